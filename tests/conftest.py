@@ -1,0 +1,144 @@
+"""Fixtures for all tests: one Spark session, servers that start when asked for, lakes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from tests.support.lakes import CATALOGS, LakeArgs
+from tests.support.postgres import PostgresServer, run_postgres
+from tests.support.s3 import S3Bucket, create_bucket, run_s3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    import tailrace
+
+# A commit's time depends on the machine; what a test asserts does not.
+hypothesis.settings.register_profile(
+    "tailrace",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("tailrace")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the run."""
+    # The workers have to be this interpreter, and everything stays on the loopback interface.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    directory = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tailrace-tests")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this run's own."""
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The address of a fresh database."""
+    name = postgres_server.create_database()
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The endpoint of an S3 server of this run's own."""
+    with run_s3(tmp_path_factory.mktemp("s3")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def s3_bucket(s3_server: str) -> S3Bucket:
+    """A fresh bucket."""
+    return create_bucket(s3_server)
+
+
+@pytest.fixture(params=CATALOGS)
+def catalog(request: pytest.FixtureRequest) -> str:
+    """Each kind of catalog in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def new_lake_args(
+    catalog: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], LakeArgs]]:
+    """A function that makes place for one more lake: for tests that need several or many."""
+    numbers = itertools.count(1)
+    databases: list[str] = []
+    # Asked for by name, so that a run on SQLite alone starts no PostgreSQL.
+    server: PostgresServer | None = None
+    if catalog == "postgres":
+        server = request.getfixturevalue("postgres_server")
+
+    def make() -> LakeArgs:
+        directory = tmp_path / f"lake{next(numbers)}"
+        if server is None:
+            return LakeArgs(catalog=catalog, url=str(directory))
+        databases.append(server.create_database())
+        return LakeArgs(catalog=catalog, url=server.url(databases[-1]), data=str(directory))
+
+    yield make
+    if server is not None:
+        for name in databases:
+            server.drop_database(name)
+
+
+@pytest.fixture
+def lake_args(new_lake_args: Callable[[], LakeArgs]) -> LakeArgs:
+    """Where a fresh lake can be made, on each kind of catalog in turn."""
+    return new_lake_args()
+
+
+@pytest.fixture
+def lake(lake_args: LakeArgs, spark: SparkSession) -> Iterator[tailrace.Lake]:
+    """A fresh, open lake, on each kind of catalog in turn."""
+    with lake_args.connect(spark=spark) as lake:
+        yield lake
+
+
+@pytest.fixture
+def sqlite_lake_args(tmp_path: Path) -> LakeArgs:
+    """Where a fresh lake in a directory can be made."""
+    return LakeArgs(catalog="sqlite", url=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def sqlite_lake(sqlite_lake_args: LakeArgs, spark: SparkSession) -> Iterator[tailrace.Lake]:
+    """A fresh, open lake in a directory, where the kind of catalog does not matter."""
+    with sqlite_lake_args.connect(spark=spark) as lake:
+        yield lake

@@ -1,0 +1,1 @@
+"""What the tests stand on: servers of their own, lakes to open, an independent reader."""
