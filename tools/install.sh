@@ -36,10 +36,11 @@ want=$({ pwd; cat "$lock" pyproject.toml; } | cksum)
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 
 say "installing $lock (the first time takes a few minutes)"
-pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input)
+# Errors only: an index that lacks some package is worth a warning to pip, not to us.
+pip=(.venv/bin/python -m pip -qq --disable-pip-version-check --no-input)
 # PySpark comes as source. What builds it is held to the lock too (the second name is newer pips').
 PIP_CONSTRAINT=$lock PIP_BUILD_CONSTRAINT=$lock \
-    "${pip[@]}" install --quiet --use-pep517 -r "$lock"
+    "${pip[@]}" install --use-pep517 -r "$lock"
 # Everything it needs is there by now: nothing may be fetched that the lock does not name.
-"${pip[@]}" install --quiet --no-deps --no-build-isolation --no-index -e .
+"${pip[@]}" install --no-deps --no-build-isolation --no-index -e .
 echo "$want" >"$stamp"
