@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.support import duck, process
+from tests.support.lakes import LakeArgs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.support.lakes import LakeArgs
     from tests.support.postgres import PostgresServer
     from tests.support.s3 import S3Bucket
 
@@ -67,8 +67,7 @@ def test_places_for_lakes_are_distinct(new_lake_args: Callable[[], LakeArgs]) ->
 
 
 def test_duckdb_reads_a_lake_at_a_snapshot(lake_args: LakeArgs) -> None:
-    with _written_by_duckdb(lake_args):
-        pass
+    _write_with_duckdb(lake_args)
     with duck.attach(lake_args) as connection:
         newest = connection.execute("SELECT max(snapshot_id) FROM lake.snapshots()").fetchone()
         assert newest is not None
@@ -78,17 +77,26 @@ def test_duckdb_reads_a_lake_at_a_snapshot(lake_args: LakeArgs) -> None:
             connection.execute("INSERT INTO lake.t VALUES (3)")
 
 
-def _written_by_duckdb(lake_args: LakeArgs) -> duckdb.DuckDBPyConnection:
-    """A lake that DuckDB itself wrote, to try the reader without our writer."""
-    lake_args.data_directory.mkdir(parents=True)
-    connection = duckdb.connect(config=duck.settings())
-    duck.load(connection, "ducklake", duck.SCANNERS[lake_args.catalog])
-    data = f"(DATA_PATH '{lake_args.data_directory}/', DATA_INLINING_ROW_LIMIT 0)"
-    connection.execute(f"ATTACH '{duck.address(lake_args)}' AS lake {data}")
-    connection.execute("CREATE TABLE lake.t (id BIGINT)")
-    for number in (1, 2):
-        connection.execute("INSERT INTO lake.t VALUES (?)", [number])
-    return connection
+def test_duckdb_reads_a_lake_whose_objects_are_on_s3(
+    postgres_url: str, s3_bucket: S3Bucket
+) -> None:
+    lake_args = LakeArgs(catalog="postgres", url=postgres_url, data=s3_bucket.url("lake"))
+    _write_with_duckdb(lake_args, s3_bucket)
+    with duck.attach(lake_args, s3=s3_bucket) as connection:
+        assert duck.read(connection, "t").to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+def _write_with_duckdb(lake_args: LakeArgs, s3: S3Bucket | None = None) -> None:
+    """Let DuckDB itself write a lake, to try the reader without our writer."""
+    if s3 is None:
+        lake_args.data_directory.mkdir(parents=True)
+    data = lake_args.data or lake_args.data_directory
+    with duck.connect(lake_args, s3=s3) as connection:
+        options = f"DATA_PATH '{data}/', DATA_INLINING_ROW_LIMIT 0"
+        connection.execute(f"ATTACH '{duck.address(lake_args)}' AS lake ({options})")
+        connection.execute("CREATE TABLE lake.t (id BIGINT)")
+        for number in (1, 2):
+            connection.execute("INSERT INTO lake.t VALUES (?)", [number])
 
 
 def test_a_server_that_dies_is_an_error_that_shows_its_log(tmp_path: Path) -> None:

@@ -26,16 +26,26 @@ def attach(lake: LakeArgs, *, s3: S3Bucket | None = None) -> duckdb.DuckDBPyConn
 
     With `s3`, it also reads a lake whose objects are in that bucket.
     """
-    connection = duckdb.connect(config=settings())
+    connection = connect(lake, s3=s3)
     try:
-        load(connection, "ducklake", SCANNERS[lake.catalog], *(("httpfs",) if s3 else ()))
-        connection.execute("SET TimeZone = 'UTC'")
-        if s3:
-            _use_bucket(connection, s3)
         connection.execute(f"ATTACH {_text(address(lake))} AS lake (READ_ONLY)")
     except BaseException:
         connection.close()
         raise
+    return connection
+
+
+def connect(lake: LakeArgs, *, s3: S3Bucket | None = None) -> duckdb.DuckDBPyConnection:
+    """A new DuckDB with all that it takes to attach the lake."""
+    from duckdb_extensions import import_extension
+
+    connection = duckdb.connect(config=_settings())
+    for extension in ("ducklake", SCANNERS[lake.catalog], *(("httpfs",) if s3 else ())):
+        import_extension(extension, con=connection)
+        connection.load_extension(extension)
+    connection.execute("SET TimeZone = 'UTC'")
+    if s3:
+        _use_bucket(connection, s3)
     return connection
 
 
@@ -67,22 +77,12 @@ def _extension_directory() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="tailrace-duckdb-")
 
 
-def settings() -> dict[str, Any]:
-    """Settings under which nothing is fetched and nothing stays behind."""
+def _settings() -> dict[str, Any]:
     return {
         "autoinstall_known_extensions": False,  # what a test reads with comes from the lock
         "autoload_known_extensions": False,
         "extension_directory": _extension_directory().name,
     }
-
-
-def load(connection: duckdb.DuckDBPyConnection, *extensions: str) -> None:
-    """Load extensions from their wheels."""
-    from duckdb_extensions import import_extension
-
-    for extension in extensions:
-        import_extension(extension, con=connection)
-        connection.load_extension(extension)
 
 
 def _use_bucket(connection: duckdb.DuckDBPyConnection, s3: S3Bucket) -> None:
