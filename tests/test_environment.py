@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -14,7 +15,6 @@ from tests.support.lakes import LakeArgs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -24,16 +24,24 @@ if TYPE_CHECKING:
 
 def test_spark_runs_python_and_sql(spark: SparkSession) -> None:
     assert spark.range(1000).repartition(4).count() == 1000
-    doubled = spark.range(3).mapInArrow(lambda batches: batches, "id bigint")
-    assert sorted(row.id for row in doubled.collect()) == [0, 1, 2]
+    through_python = spark.range(3).mapInArrow(lambda batches: batches, "id bigint")
+    assert sorted(row.id for row in through_python.collect()) == [0, 1, 2]
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
-def test_postgres_answers_without_superuser_of_the_machine(postgres_url: str) -> None:
+def test_postgres_answers_on_loopback_only(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
         assert connection.execute("SHOW listen_addresses").fetchone() == (process.HOST,)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a process's owner is read from /proc")
+def test_postgres_does_not_run_as_root(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        assert row is not None
+        assert Path(f"/proc/{row[0]}").stat().st_uid != 0
 
 
 def test_each_postgres_database_is_fresh(postgres_server: PostgresServer) -> None:
