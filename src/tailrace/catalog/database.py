@@ -1,0 +1,129 @@
+"""Opens the catalog's database and gives its transactions.
+
+Owned here: the engine, the commit lock, and the translation of database faults into our errors.
+Always true: writes that create a snapshot happen under the commit lock, one at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from tailrace.errors import InvalidError, UnavailableError
+
+# Any constant will do; it names the commit lock of a lake's database in PostgreSQL.
+_ADVISORY_LOCK = 0x7461696C72616365
+
+
+class Database:
+    """The catalog's database: SQLite in a file, or PostgreSQL."""
+
+    def __init__(self, url: str | Path, *, lock_timeout: timedelta) -> None:
+        self._timeout = lock_timeout
+        if isinstance(url, Path):
+            self.url = sa.URL.create("sqlite", database=str(url))
+        else:
+            self.url = _postgres_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._engine = self._open()
+        self._pid = os.getpid()
+
+    def _open(self) -> sa.Engine:
+        if self.is_sqlite:
+            engine = sa.create_engine(
+                self.url, connect_args={"timeout": self._timeout.total_seconds()}
+            )
+            event.listen(engine, "connect", _prepare_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        # A catalog read must not hang for ever on a server that has gone away.
+        arguments = {"connect_timeout": max(2, int(self._timeout.total_seconds()))}
+        return sa.create_engine(self.url, connect_args=arguments, pool_pre_ping=True)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The engine of this process: a connection must not cross a fork."""
+        if os.getpid() != self._pid:
+            self._engine.dispose(close=False)
+            self._engine = self._open()
+            self._pid = os.getpid()
+        return self._engine
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A connection for reading; each statement sees what is committed when it runs."""
+        with self._faults(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction that creates no snapshot."""
+        with (
+            self._faults(),
+            self.engine.connect().execution_options(immediate=True) as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    @contextmanager
+    def lock(self) -> Iterator[sa.Connection]:
+        """The transaction of a commit: no other commit runs until it ends."""
+        with self.write() as connection:
+            if not self.is_sqlite:
+                milliseconds = int(self._timeout.total_seconds() * 1000)
+                connection.execute(sa.text(f"SET LOCAL lock_timeout = {milliseconds:d}"))
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            yield connection
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except (exc.OperationalError, exc.TimeoutError) as error:
+            # The driver's own text has no password in it; SQLAlchemy's adds the statement only.
+            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            where = self.url.render_as_string(hide_password=True)
+            raise UnavailableError(f"the catalog {where} did not answer: {reason}") from error
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self._engine.dispose()
+
+
+def _postgres_url(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except exc.ArgumentError as error:
+        raise InvalidError(
+            "cannot read the catalog's URL: give a directory or postgresql://user@host/database"
+        ) from error
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise InvalidError(
+            f"a catalog of kind {parsed.drivername!r} is not supported: "
+            "give a directory (SQLite) or postgresql://user@host/database"
+        )
+    try:
+        import psycopg  # noqa: F401  (only to give a better message than SQLAlchemy's)
+    except ImportError as error:
+        raise InvalidError("PostgreSQL needs an extra: pip install 'tailrace[postgres]'") from error
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    # Leave BEGIN to _begin_sqlite: Python's sqlite3 would begin lazily, after the first read.
+    connection.isolation_level = None
+    # In WAL mode readers never wait for the writer; FULL makes a commit survive a power cut.
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")

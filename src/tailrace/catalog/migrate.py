@@ -1,0 +1,137 @@
+"""Creates a lake's catalog and brings an older one up to date.
+
+Owned here: the versions. `ducklake_metadata.version` is the format's, which we neither read nor
+write if it is another than 1.0; `tailrace_metadata.version` counts the migrations below, which
+only go forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.catalog.database import Database
+from tailrace.errors import InvalidError, NotFoundError
+
+FORMAT_VERSION = "1.0"
+
+
+def _create_everything(connection: sa.Connection) -> None:
+    t.metadata.create_all(connection)
+
+
+# Migration n turns version n into n + 1. Never change one that was released: append.
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_everything,)
+
+
+def open_catalog(
+    database: Database, *, data_path: str | None, now: datetime, creator: str, create: bool = True
+) -> str:
+    """Create or migrate the catalog; returns the path under which the lake's objects lie."""
+    with database.read() as connection:
+        found = _versions(connection)
+    if found is None or found[1] < len(MIGRATIONS):
+        if found is None and not create:
+            raise NotFoundError(f"there is no lake at {database.url.render_as_string()}")
+        with database.lock() as connection:
+            _migrate(connection, data_path=data_path, now=now, creator=creator)
+    with database.read() as connection:
+        found = _versions(connection)
+        assert found is not None
+        _check(*found)
+        stored = connection.execute(
+            sa.select(t.lake_metadata.c.value).where(
+                t.lake_metadata.c.key == "data_path", t.lake_metadata.c.scope.is_(None)
+            )
+        ).scalar_one()
+    if data_path is not None and data_path != stored:
+        raise InvalidError(
+            f"this lake's objects are in {stored!r}, not in {data_path!r}: "
+            "leave data= out, or give the same place"
+        )
+    return str(stored)
+
+
+def _versions(connection: sa.Connection) -> tuple[str, int] | None:
+    present = set(sa.inspect(connection).get_table_names())
+    if t.lake_metadata.name not in present:
+        return None
+    format_version = connection.execute(
+        sa.select(t.lake_metadata.c.value).where(t.lake_metadata.c.key == "version")
+    ).scalar_one_or_none()
+    if format_version is None:
+        return None
+    if t.own_metadata.name not in present:
+        raise InvalidError(
+            "this DuckLake catalog was written by another program; Tailrace must be the only "
+            "writer of a lake: create a new one and copy the tables"
+        )
+    own = connection.execute(
+        sa.select(t.own_metadata.c.value).where(t.own_metadata.c.key == "version")
+    ).scalar_one()
+    return str(format_version), int(own)
+
+
+def _check(format_version: str, own_version: int) -> None:
+    if format_version != FORMAT_VERSION:
+        raise InvalidError(
+            f"this lake has DuckLake format {format_version}; "
+            f"this version of Tailrace reads and writes {FORMAT_VERSION}"
+        )
+    if own_version > len(MIGRATIONS):
+        raise InvalidError("this lake was written by a newer Tailrace: upgrade the package")
+
+
+def _migrate(
+    connection: sa.Connection, *, data_path: str | None, now: datetime, creator: str
+) -> None:
+    # Looked at again under the lock: another process may have been first.
+    found = _versions(connection)
+    if found is not None:
+        _check(*found)
+    for number in range(found[1] if found else 0, len(MIGRATIONS)):
+        MIGRATIONS[number](connection)
+    if found is None:
+        if data_path is None:
+            raise InvalidError("a new lake on PostgreSQL needs data=: a directory or s3://bucket/…")
+        _first_snapshot(connection, data_path=data_path, now=now, creator=creator)
+    connection.execute(sa.delete(t.own_metadata).where(t.own_metadata.c.key == "version"))
+    connection.execute(sa.insert(t.own_metadata).values(key="version", value=str(len(MIGRATIONS))))
+
+
+def _first_snapshot(
+    connection: sa.Connection, *, data_path: str, now: datetime, creator: str
+) -> None:
+    facts = {
+        "version": FORMAT_VERSION,
+        "created_by": creator,
+        "data_path": data_path,
+        "encrypted": "false",
+        # We are the only writer, and write rows to Parquet only.
+        "data_inlining_row_limit": "0",
+    }
+    connection.execute(
+        sa.insert(t.lake_metadata), [{"key": k, "value": v} for k, v in facts.items()]
+    )
+    connection.execute(
+        sa.insert(t.snapshot).values(
+            snapshot_id=0, snapshot_time=now, schema_version=0, next_catalog_id=1, next_file_id=0
+        )
+    )
+    connection.execute(
+        sa.insert(t.snapshot_changes).values(snapshot_id=0, changes_made='created_schema:"main"')
+    )
+    connection.execute(
+        sa.insert(t.schema).values(
+            schema_id=0,
+            schema_uuid=str(uuid4()),
+            begin_snapshot=0,
+            schema_name="main",
+            path="main/",
+            path_is_relative=True,
+        )
+    )

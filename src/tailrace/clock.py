@@ -1,0 +1,21 @@
+"""Time, passed in, so that tests can pass a clock of their own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the rest of the code knows of time."""
+
+    def now(self) -> datetime:
+        """The time now, in UTC."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)

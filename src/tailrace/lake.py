@@ -1,0 +1,245 @@
+"""The lake: the one object that holds the parts together, and that users begin with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.catalog.database import Database
+from tailrace.catalog.migrate import open_catalog
+from tailrace.clock import Clock, SystemClock
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.objects.storage import Storage, normalize_data_path
+from tailrace.settings import Settings
+from tailrace.store import lookup
+from tailrace.store.deletes import DeleteFiles
+from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import split_name
+from tailrace.store.sweep import Sweep, sweep
+from tailrace.store.table import Table
+from tailrace.store.transaction import Transaction
+from tailrace.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG_FILE = "catalog.sqlite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """One committed state of the lake."""
+
+    id: int
+    time: datetime
+    changes: str  # what the commit did, in DuckLake's notation
+
+
+def connect(
+    lake: str | Path,
+    *,
+    data: str | Path | None = None,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    on_step: Callable[[str], None] | None = None,
+) -> Lake:
+    """Open a lake, and create it if there is none.
+
+    `lake` is a directory (a SQLite catalog and objects beside it) or `postgresql://user@host/db`.
+    `data` is where the objects lie: a directory, `file://…` or `s3://bucket/prefix`; needed to
+    create a lake on PostgreSQL. `storage_options` are obstore's: `endpoint`, `access_key_id`, …;
+    what is not given comes from the environment. Spark starts at the first call that needs it,
+    unless a session is given.
+    """
+    settings = settings or Settings()
+    clock = clock or SystemClock()
+    if isinstance(lake, str) and "://" in lake:
+        database = Database(lake, lock_timeout=settings.lock_timeout)
+        place = None if data is None else normalize_data_path(data)
+    else:
+        directory = Path(lake).expanduser().absolute()
+        if directory.exists() and not directory.is_dir():
+            raise InvalidError(f"{directory} is a file: a lake is a directory")
+        directory.mkdir(parents=True, exist_ok=True)
+        database = Database(directory / CATALOG_FILE, lock_timeout=settings.lock_timeout)
+        place = normalize_data_path(directory / "data" if data is None else data)
+
+    stored = open_catalog(
+        database, data_path=place, now=clock.now(), creator=f"Tailrace {__version__}"
+    )
+    storage = Storage(stored, storage_options)
+    if storage.local is not None:
+        storage.local.mkdir(parents=True, exist_ok=True)
+    runtime = Runtime(
+        database=database,
+        storage=storage,
+        deletes=DeleteFiles(storage),
+        settings=settings,
+        clock=clock,
+        spark=_SparkProvider(spark),
+        step=on_step or (lambda _: None),
+    )
+    return Lake(runtime)
+
+
+class Lake:
+    """An open lake; see `connect`. Safe to use from several threads."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started if there is none yet."""
+        return self._runtime.spark()
+
+    @property
+    def snapshot(self) -> int:
+        """The number of the newest snapshot."""
+        with self._runtime.database.read() as connection:
+            return lookup.newest_snapshot(connection)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, oldest first."""
+        query = (
+            sa.select(t.snapshot, t.snapshot_changes.c.changes_made)
+            .join(t.snapshot_changes, t.snapshot_changes.c.snapshot_id == t.snapshot.c.snapshot_id)
+            .order_by(t.snapshot.c.snapshot_id)
+        )
+        with self._runtime.database.read() as connection:
+            return [
+                Snapshot(id=row.snapshot_id, time=row.snapshot_time, changes=row.changes_made)
+                for row in connection.execute(query)
+            ]
+
+    def tables(self, at: int | None = None) -> list[str]:
+        """The names of all tables, with their schemas; now, or at a snapshot."""
+        with self._runtime.database.read() as connection:
+            if at is not None:
+                lookup.check_snapshot(connection, at)
+            moment = lookup.newest_snapshot(connection) if at is None else at
+            return [f"{schema}.{name}" for schema, name in lookup.list_tables(connection, moment)]
+
+    def table(self, name: str) -> Table:
+        """A table: `"sales.orders"`, or `"orders"` in the schema `main`."""
+        schema, plain = split_name(name)
+        with self._runtime.database.read() as connection:
+            newest = lookup.newest_snapshot(connection)
+            if not lookup.table_exists(connection, schema, plain, newest):
+                raise NotFoundError(
+                    f"there is no table {schema}.{plain}: lake.tables() lists what there is"
+                )
+        return Table(self._runtime, schema, plain, begin=self.transaction)
+
+    def changed_tables(self, since: int) -> list[tuple[int, int]]:
+        """Ids of the tables whose rows changed after a snapshot, and when they did last."""
+        with self._runtime.database.read() as connection:
+            return lookup.changed_tables(connection, since)
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction: `with lake.transaction() as txn: txn.table(…).append(…)`.
+
+        It commits at the end of the block, all tables as one snapshot; an error rolls back.
+        """
+        return Transaction(self._runtime, self._heartbeat)
+
+    def create_schema(self, name: str) -> int:
+        """Create a schema."""
+        with self.transaction() as txn:
+            txn.create_schema(name)
+        return txn.snapshot
+
+    def drop_schema(self, name: str) -> int:
+        """Drop an empty schema."""
+        with self.transaction() as txn:
+            txn.drop_schema(name)
+        return txn.snapshot
+
+    def create_table(
+        self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None
+    ) -> Table:
+        """Create a table.
+
+        Columns are a dict of Spark type names (`{"id": "bigint", "note": "string not null"}`), an
+        Arrow schema or a Spark schema. A schema that the name mentions must exist.
+        """
+        with self.transaction() as txn:
+            txn.create_table(name, columns, primary_key=primary_key)
+        return self.table(name)
+
+    def drop_table(self, name: str) -> int:
+        """Drop a table. Older snapshots still have it."""
+        with self.transaction() as txn:
+            txn.drop_table(name)
+        return txn.snapshot
+
+    def sweep(self) -> Sweep:
+        """Delete the objects of transactions that ended without a commit."""
+        return sweep(self._runtime)
+
+    def close(self) -> None:
+        """Close the catalog. The Spark session stays: it may be shared."""
+        self._heartbeat.close()
+        self._runtime.database.close()
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _SparkProvider:
+    """Starts a local Spark at the first call, unless there is a session already."""
+
+    def __init__(self, session: SparkSession | None) -> None:
+        self._session = session
+        self._lock = Lock()
+
+    def __call__(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self._session = _start_spark()
+            return self._session
+
+
+def _start_spark() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # Workers must run the Python that has Tailrace and its libraries.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    cores = os.cpu_count() or 2
+    builder = SparkSession.builder.appName("tailrace")
+    if "SPARK_REMOTE" not in os.environ and "SPARK_MASTER" not in os.environ:
+        builder = builder.master("local[*]")
+    return (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", str(cores))
+        # Files are named, not listed: looking at a few hundred is faster than a job for it.
+        .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "2000")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )

@@ -1,0 +1,228 @@
+"""One interface to the place where a lake's objects lie.
+
+Always true: an object is written once, under a name that was never used before, and is complete
+and durable when the writer is closed. Paths are relative to the lake's data path. A `Storage` can
+be pickled: Spark's workers write and read through it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import BaseError
+from obstore.store import from_url
+
+from tailrace.errors import CorruptError, InvalidError, UnavailableError
+
+_REMOTE = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+
+
+class Storage:
+    """The objects of one lake."""
+
+    def __init__(self, data_path: str, options: Mapping[str, Any] | None = None) -> None:
+        self.data_path = data_path
+        self.options = dict(options or {})
+        # A local directory is read and written through the file system, without detours.
+        self.local: Path | None = None if _is_remote(data_path) else Path(data_path)
+        self._store: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_store": None}
+
+    @property
+    def store(self) -> Any:
+        """The obstore of a remote place, opened when first used."""
+        if self._store is None:
+            options = {k: v for k, v in self.options.items() if k != "allow_http"}
+            client = {"allow_http": True} if self.options.get("allow_http") else None
+            try:
+                self._store = from_url(
+                    self.data_path, config=cast(Any, options), client_options=cast(Any, client)
+                )
+            except BaseError as error:
+                # Not the error's own text: it may repeat the options, secrets among them.
+                raise InvalidError(
+                    f"cannot open {self.data_path}: check storage_options "
+                    f"({', '.join(sorted(self.options)) or 'none given'})"
+                ) from error
+        return self._store
+
+    def uri(self, path: str) -> str:
+        """The object's address as other programs write it."""
+        return f"{self.data_path}{path}"
+
+    @contextmanager
+    def open_write(self, path: str) -> Iterator[Sink]:
+        """A sink for a new object, durable when the block ends without an error."""
+        if self.local is not None:
+            place = self.local / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with pa.OSFile(str(place), "wb") as native:
+                sink = Sink(native=native)
+                yield sink
+            with open(place, "rb") as handle:
+                os.fsync(handle.fileno())
+                sink.size = handle.seek(0, os.SEEK_END)
+                handle.seek(max(0, sink.size - 8))
+                sink.tail = handle.read()
+            _sync_directory(place.parent)
+            return
+        with self._faults(path):
+            raw = _Writer(obstore.open_writer(self.store, path))
+            with pa.PythonFile(raw, mode="w") as native:
+                sink = Sink(native=native)
+                yield sink
+            raw.close()
+            sink.size, sink.tail = raw.tell(), raw.tail
+
+    @contextmanager
+    def open_read(self, path: str) -> Iterator[pa.NativeFile]:
+        """An object, for random access. Damage found inside the block names the object."""
+        try:
+            if self.local is not None:
+                with pa.OSFile(str(self.local / path)) as source:
+                    yield source
+                return
+            with self._faults(path):
+                reader = _Reader(self.store, path)
+                with pa.PythonFile(io.BufferedReader(reader, 1 << 16), mode="r") as source:
+                    yield source
+        except FileNotFoundError as error:
+            raise CorruptError(f"the object {self.uri(path)} is missing") from error
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptError(f"the object {self.uri(path)} is damaged: {error}") from error
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects; one that is already gone is no error."""
+        if self.local is not None:
+            for path in paths:
+                (self.local / path).unlink(missing_ok=True)
+            return
+        with self._faults(self.data_path):
+            for path in paths:
+                try:
+                    obstore.delete(self.store, path)
+                except FileNotFoundError:
+                    continue
+
+    def list(self) -> Iterator[str]:
+        """Every object's path. For the sweep only: reading never lists."""
+        if self.local is not None:
+            for directory, _, names in os.walk(self.local):
+                for name in names:
+                    yield (Path(directory) / name).relative_to(self.local).as_posix()
+            return
+        with self._faults(self.data_path):
+            for page in obstore.list(self.store):
+                for entry in page:
+                    yield str(entry["path"])
+
+    @contextmanager
+    def _faults(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise CorruptError(f"the object {self.uri(path)} is missing") from error
+        except BaseError as error:
+            kind = type(error).__name__.removesuffix("Error")
+            raise UnavailableError(f"{self.uri(path)} cannot be reached ({kind})") from error
+
+
+@dataclass(kw_only=True)
+class Sink:
+    """Where an object is written to, and once it is closed, what one wants to know of it."""
+
+    native: pa.NativeFile
+    size: int = 0
+    tail: bytes = b""  # the last eight bytes: in Parquet, the footer's length and the magic
+
+
+class _Reader(io.RawIOBase):
+    """An object as a seekable file: each read is one ranged request."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store, self._path, self._at = store, path, 0
+        self._size = int(obstore.head(store, path)["size"])
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, target: Any) -> int:
+        length = min(len(target), self._size - self._at)
+        if length <= 0:
+            return 0
+        data = obstore.get_range(self._store, self._path, start=self._at, length=length)
+        target[:length] = memoryview(data)
+        self._at += length
+        return length
+
+
+class _Writer:
+    """What Arrow asks of a sink, on top of a multi-part upload."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self._at, self.tail, self.closed = inner, 0, b"", False
+
+    def write(self, data: Any) -> int:
+        self._inner.write(bytes(data))
+        self._at += len(data)
+        self.tail = (self.tail + bytes(data[-8:]))[-8:]
+        return len(data)
+
+    def tell(self) -> int:
+        return self._at
+
+    def flush(self) -> None:
+        """Parts are sent when they are full, and all is visible only after `close`."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._inner.close()
+
+
+def _sync_directory(place: Path) -> None:
+    # Without this, a power cut may keep the file's bytes and lose its name.
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_remote(place: str) -> bool:
+    return urlsplit(place).scheme in _REMOTE
+
+
+def normalize_data_path(place: str | Path) -> str:
+    """A place for objects as the catalog stores it: absolute, with a slash at the end."""
+    text = str(place)
+    scheme = urlsplit(text).scheme
+    if scheme in _REMOTE:
+        return text.rstrip("/") + "/"
+    if scheme == "file":
+        text = unquote(urlsplit(text).path)
+    elif "://" in text:
+        raise InvalidError(f"cannot store objects at {text!r}: give a directory, file:// or s3://")
+    return str(Path(text).expanduser().absolute()) + "/"

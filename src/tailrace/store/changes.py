@@ -1,0 +1,179 @@
+"""The change feed: what was inserted and deleted in (since, until].
+
+The law: rows at `since`, minus the deletes, plus the inserts, are the rows at `until`, as bags;
+and no row is inserted or deleted twice. A net feed leaves out what came and went inside the range
+and, on a table with a key, a delete and an insert of the same image.
+
+The plan comes from the catalog and the delete files; small feeds are then read by the driver, row
+groups without a change not at all; large ones by Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from tailrace.errors import InvalidError
+from tailrace.store import lookup
+from tailrace.store.deletes import NOTHING, Deleted, Positions
+from tailrace.store.files import DataFile, Op
+from tailrace.store.images import same_rows
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import read_file
+from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+INSERT, DELETE = "insert", "delete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeFile:
+    """All rows of a file but some were inserted, or deleted, by one snapshot."""
+
+    file: DataFile
+    change: str
+    snapshot: int
+    without: Positions
+
+    @property
+    def rows(self) -> int:
+        return self.file.rows - len(self.without)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletedRows:
+    """Some rows of a file were deleted, each by its own snapshot."""
+
+    file: DataFile
+    deleted: Deleted
+
+    @property
+    def rows(self) -> int:
+        return len(self.deleted.positions)
+
+    def groups(self, group_rows: int) -> int:
+        """About how many row groups hold one of them."""
+        return len(np.unique(self.deleted.positions // group_rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """The plan of a change feed."""
+
+    table: TableInfo
+    whole: tuple[WholeFile, ...]
+    some: tuple[DeletedRows, ...]
+    net: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in (*self.whole, *self.some))
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether a delete and an insert of one key can both be in it."""
+        changes = {part.change for part in self.whole} | ({DELETE} if self.some else set())
+        return self.net and bool(self.table.key) and len(changes) == 2
+
+    def bytes_read(self, group_rows: int) -> int:
+        """About how many bytes of Parquet must be read."""
+        total = sum(part.file.size for part in self.whole)
+        for part in self.some:
+            groups = -(-part.file.rows // group_rows)
+            total += part.file.size * part.groups(group_rows) // groups
+        return total
+
+
+def plan(
+    runtime: Runtime, connection: sa.Connection, table: TableInfo, since: int, until: int, net: bool
+) -> Feed:
+    """Find the changes; reads the catalog and delete files only."""
+    lookup.check_snapshot(connection, since)
+    lookup.check_snapshot(connection, until)
+    if since > until:
+        raise InvalidError(f"changes(since={since}, until={until}): since must not be after until")
+    whole: list[WholeFile] = []
+    some: list[DeletedRows] = []
+    for file in lookup.files_begun(connection, table, since, until):
+        dead = runtime.deletes.read(file.deletes).at(until) if net else NOTHING.positions
+        gone = net and file.end is not None and file.end <= until
+        if file.op is not Op.COMPACTION and not gone and len(dead) < file.rows:
+            whole.append(WholeFile(file=file, change=INSERT, snapshot=file.begin, without=dead))
+    for file in lookup.files_with_deletes(connection, table, since, until):
+        if net and file.begin > since:
+            continue
+        deleted = runtime.deletes.read(file.deletes)
+        within = deleted.within(since, until)
+        if len(within.positions):
+            some.append(DeletedRows(file=file, deleted=within))
+        if file.end is not None and since < file.end <= until:
+            before = deleted.at(file.end)
+            whole.append(WholeFile(file=file, change=DELETE, snapshot=file.end, without=before))
+    return Feed(table=table, whole=tuple(whole), some=tuple(some), net=net)
+
+
+def is_small(runtime: Runtime, feed: Feed) -> bool:
+    """Whether the driver may read a feed itself."""
+    limits = runtime.settings
+    return (
+        feed.rows <= limits.local_rows
+        and feed.bytes_read(limits.row_group_rows) <= limits.local_bytes
+    )
+
+
+def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
+    """A small feed: `_change`, `_snapshot`, then the table's columns."""
+    columns = feed.table.columns
+    # Every column may be NULL in the feed: a row may be older than a column.
+    plain = pa.schema([pa.field(c.name, c.type) for c in columns])
+    parts = [_marked(plain.empty_table(), INSERT, np.empty(0, np.int64))]
+    for whole in feed.whole:
+        rows = read_file(runtime.storage, whole.file, columns, without=whole.without)
+        parts.append(_marked(rows, whole.change, np.full(rows.num_rows, whole.snapshot)))
+    for some in feed.some:
+        rows = read_file(runtime.storage, some.file, columns, only=some.deleted.positions)
+        parts.append(_marked(rows, DELETE, some.deleted.snapshots))
+    table = pa.concat_tables(part.cast(parts[0].schema) for part in parts)
+    return _without_equal_images(table, feed.table) if feed.may_cancel else table
+
+
+def _marked(rows: pa.Table, change: str, snapshots: npt.NDArray[np.int64]) -> pa.Table:
+    marks = [pa.repeat(change, rows.num_rows), pa.array(snapshots, pa.int64())]
+    schema = pa.schema(
+        [pa.field(CHANGE, pa.string()), pa.field(SNAPSHOT, pa.int64()), *rows.schema]
+    )
+    return pa.table([*marks, *rows.columns], schema=schema)
+
+
+def _without_equal_images(feed: pa.Table, table: TableInfo) -> pa.Table:
+    """In a net feed a key is deleted at most once and inserted at most once."""
+    names = [column.name for column in table.key_columns]
+    numbered = feed.select(names).append_column("_row", pa.array(np.arange(feed.num_rows)))
+    is_delete = pc.equal(feed.column(CHANGE), DELETE)
+    deletes = numbered.filter(is_delete)
+    inserts = numbered.filter(pc.invert(is_delete))
+    pairs = deletes.join(inserts.rename_columns([*names, "_other"]), keys=names, join_type="inner")
+    left, right = pairs.column("_row"), pairs.column("_other")
+    images = feed.drop_columns([CHANGE, SNAPSHOT])
+    same = pa.array(same_rows(images.take(left), images.take(right)))
+    keep = np.ones(feed.num_rows, bool)
+    keep[left.filter(same).to_numpy()] = False
+    keep[right.filter(same).to_numpy()] = False
+    return feed.filter(pa.array(keep))
+
+
+def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
+    """A feed of any size."""
+    from tailrace.store import spark_changes
+
+    if is_small(runtime, feed):
+        return runtime.spark().createDataFrame(to_arrow(runtime, feed))
+    return spark_changes.to_df(runtime, feed)

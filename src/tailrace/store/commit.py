@@ -1,0 +1,235 @@
+"""How a workspace becomes a snapshot: first committer wins, and the lock is held briefly.
+
+1. Outside any lock, compare with what was committed from the base to the newest snapshot V
+   (`_prepare`): a row we delete that is gone, a key we insert that is there, a table that was
+   altered or dropped is a ConflictError. Delete files are written on top of the others' deletes.
+2. Under the commit lock, see that nothing relevant followed V; if it did, let go and repeat,
+   and in the last round do 1 under the lock.
+3. Write the catalog's rows (`commit_rows`) and commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.errors import ConflictError
+from tailrace.store import keys as key_search
+from tailrace.store import lookup
+from tailrace.store.commit_rows import Writer
+from tailrace.store.deletes import NOTHING, WrittenDeletes, union, write_deletes
+from tailrace.store.files import DataFile, Op
+from tailrace.store.keys import keys_of_files
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.workspace import TableWork, Workspace
+
+
+@dataclass(kw_only=True)
+class PreparedTable:
+    """What a commit will write about one table's files."""
+
+    work: TableWork
+    files: list[DataFile] = field(default_factory=list)  # new ones that have live rows
+    # New delete files, by the file that they are of; that file may be one of the new ones.
+    deletes: list[tuple[DataFile, WrittenDeletes]] = field(default_factory=list)
+    ended: list[DataFile] = field(default_factory=list)  # files that lost their last row
+
+
+@dataclass(kw_only=True)
+class Prepared:
+    """A commit that is right if the newest snapshot is still `newest`."""
+
+    newest: int
+    tables: list[PreparedTable] = field(default_factory=list)
+
+    @property
+    def names_its_snapshot(self) -> bool:
+        """Whether a delete file has the number of the coming snapshot written in it."""
+        return any(
+            written.last is not None for table in self.tables for _, written in table.deletes
+        )
+
+    def delete_paths(self) -> list[str]:
+        return [written.path for table in self.tables for _, written in table.deletes]
+
+
+def commit(runtime: Runtime, work: Workspace, base: int) -> int:
+    """Commit a workspace; returns the new snapshot, or the newest if none was needed."""
+    for last in [False] * runtime.settings.commit_rounds + [True]:
+        prepared = None
+        if not last:
+            with runtime.database.read() as connection:
+                prepared = _prepare(runtime, connection, work, base)
+            runtime.step("prepared")
+        with runtime.database.lock() as connection:
+            runtime.step("locked")
+            if prepared is None:
+                prepared = _prepare(runtime, connection, work, base)
+            newest = lookup.newest_snapshot(connection)
+            if _still_right(connection, prepared, newest):
+                snapshot = Writer(connection, runtime, work, newest).write(prepared.tables)
+                runtime.step("rows written")
+            else:
+                snapshot = -1
+        if snapshot >= 0:
+            runtime.step("committed")
+            return snapshot
+        runtime.storage.delete(prepared.delete_paths())
+    raise AssertionError("the last round is under the lock, and always right")
+
+
+def _still_right(connection: sa.Connection, prepared: Prepared, newest: int) -> bool:
+    if newest == prepared.newest:
+        return True
+    if prepared.names_its_snapshot:
+        return False
+    ids = [table.work.base.id for table in prepared.tables if table.work.base is not None]
+    moved = t.own_table.c
+    return (
+        connection.execute(
+            sa.select(moved.table_id)
+            .where(
+                moved.table_id.in_(ids),
+                sa.or_(
+                    moved.last_change_snapshot > prepared.newest,
+                    moved.last_alter_snapshot > prepared.newest,
+                ),
+            )
+            .limit(1)
+        ).first()
+        is None
+    )
+
+
+def _prepare(runtime: Runtime, connection: sa.Connection, work: Workspace, base: int) -> Prepared:
+    newest = lookup.newest_snapshot(connection)
+    prepared = Prepared(newest=newest)
+    try:
+        for table in work.changed_tables():
+            if newest > base:
+                _check_unaltered(connection, table, base)
+            prepared.tables.append(
+                _prepare_table(runtime, connection, table, work.id, base, newest)
+            )
+    except BaseException:
+        runtime.storage.delete(prepared.delete_paths())
+        raise
+    return prepared
+
+
+def _check_unaltered(connection: sa.Connection, table: TableWork, base: int) -> None:
+    if table.base is None:
+        return
+    altered = connection.execute(
+        sa.select(t.own_table.c.last_alter_snapshot).where(t.own_table.c.table_id == table.base.id)
+    ).scalar_one()
+    if altered > base:
+        raise ConflictError(
+            f"{table.base.full_name} was altered or dropped by another transaction "
+            f"(snapshot {altered}): run this one again"
+        )
+
+
+def _prepare_table(
+    runtime: Runtime,
+    connection: sa.Connection,
+    table: TableWork,
+    txn_id: str,
+    base: int,
+    newest: int,
+) -> PreparedTable:
+    prepared = PreparedTable(work=table)
+    if table.dropped:
+        return prepared
+    for file in table.files:
+        removed = table.removed.get(file.key, NOTHING.positions)
+        if len(removed) == file.rows:
+            continue  # written and deleted by this transaction: as if it had never been
+        prepared.files.append(file)
+        if len(removed):
+            written = write_deletes(
+                runtime.storage,
+                data_path=file.path,
+                old=NOTHING,
+                new=removed,
+                snapshot=newest + 1,
+                txn_id=txn_id,
+            )
+            prepared.deletes.append((file, written))
+    if newest > base and table.info.key and table.files and table.base is not None:
+        _check_keys(runtime, connection, table, base, newest)
+    _prepare_deletes(runtime, connection, table, prepared, txn_id, newest)
+    return prepared
+
+
+def _prepare_deletes(
+    runtime: Runtime,
+    connection: sa.Connection,
+    table: TableWork,
+    prepared: PreparedTable,
+    txn_id: str,
+    newest: int,
+) -> None:
+    own = {file.key for file in table.files}
+    touched = [file for file in table.committed or () if file.key in table.removed]
+    if table.base is None or not (set(table.removed) - own):
+        return
+    now = {
+        file.id: file
+        for file in lookup.files_by_id(connection, table.base, [f.id for f in touched], newest)
+    }
+    for before in touched:
+        positions = table.removed[before.key]
+        file = now.get(before.id)
+        if file is None:
+            raise _rows_gone(table)
+        old = runtime.deletes.read(file.deletes)
+        if len(np.intersect1d(old.positions, positions, assume_unique=True)):
+            raise _rows_gone(table)
+        if len(union([old.positions, positions])) == file.rows:
+            prepared.ended.append(file)
+            continue
+        written = write_deletes(
+            runtime.storage,
+            data_path=file.path,
+            old=old,
+            new=positions,
+            snapshot=newest + 1,
+            txn_id=txn_id,
+        )
+        prepared.deletes.append((file, written))
+
+
+def _rows_gone(table: TableWork) -> ConflictError:
+    return ConflictError(
+        f"{table.info.full_name}: rows that this transaction changes were changed by another "
+        "that committed first: run this one again"
+    )
+
+
+def _check_keys(
+    runtime: Runtime, connection: sa.Connection, table: TableWork, base: int, newest: int
+) -> None:
+    """No key that we insert may have come in since: only the files committed since can hold it."""
+    assert table.base is not None
+    since = lookup.files_begun(connection, table.base, base, newest)
+    tail = tuple(
+        LiveFile(file=file) for file in since if file.op is not Op.COMPACTION and file.end is None
+    )
+    if not tail:
+        return
+    scan = Scan(table=table.info, at=newest, files=tail)
+    known = lookup.file_stats(connection, table.base, table.info.key, newest)
+    for written in table.written:
+        keys = keys_of_files(runtime, table.info, written)
+        found = key_search.find_keys(runtime, keys, scan, known)
+        if found:
+            shown = key_search.show_keys(runtime, table.info, found, [live.file for live in tail])
+            raise ConflictError(
+                f"{table.info.full_name}: another transaction inserted the same keys first: "
+                f"{shown}; run this one again"
+            )

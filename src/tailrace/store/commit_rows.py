@@ -1,0 +1,414 @@
+"""The catalog rows of a commit.
+
+Always true: everything here happens in one SQL transaction, under the commit lock, with the
+number of the new snapshot known. The rows are those that DuckLake 1.0 prescribes, and ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.errors import ConflictError
+from tailrace.store import lookup, types
+from tailrace.store.files import DataFile
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import Column, TableInfo
+from tailrace.store.workspace import SchemaWork, Workspace
+
+if TYPE_CHECKING:
+    from tailrace.store.commit import PreparedTable
+    from tailrace.store.deletes import WrittenDeletes
+
+
+class Writer:
+    """Writes one commit."""
+
+    def __init__(
+        self, connection: sa.Connection, runtime: Runtime, work: Workspace, newest: int
+    ) -> None:
+        self._connection, self._runtime, self._work = connection, runtime, work
+        self._newest, self._snapshot = newest, newest + 1
+        self._ids: dict[int, int] = {}  # real ids by provisional ones
+        self._changes: list[str] = []
+        row = connection.execute(
+            sa.select(t.snapshot).where(t.snapshot.c.snapshot_id == newest)
+        ).one()
+        self._schema_version = int(row.schema_version)
+        self._next_catalog_id = int(row.next_catalog_id)
+        self._next_file_id = int(row.next_file_id)
+        self._altered: list[int] = []
+
+    def write(self, tables: Sequence[PreparedTable]) -> int:
+        """Write everything; returns the snapshot that it is visible from."""
+        ended = self._run(sa.delete(t.transaction).where(t.transaction.c.txn_id == self._work.id))
+        if ended.rowcount != 1:
+            raise ConflictError(
+                "this transaction was idle for too long and has expired: run it again"
+            )
+        if not self._work.needs_snapshot:
+            for also in self._work.also:
+                also(self._connection, self._newest)
+            return self._newest
+        for schema in self._work.schemas.values():
+            self._schema(schema)
+        # Drops first: a name may be given again in the same commit.
+        for prepared in sorted(tables, key=lambda p: not p.work.dropped):
+            self._table(prepared)
+        self._finish()
+        for also in self._work.also:
+            also(self._connection, self._snapshot)
+        return self._snapshot
+
+    def _run(self, statement: Any, rows: list[dict[str, Any]] | None = None) -> Any:
+        if rows is None:
+            return self._connection.execute(statement)
+        return self._connection.execute(statement, rows) if rows else None
+
+    def _finish(self) -> None:
+        if self._altered or self._work.schemas:
+            self._schema_version += 1
+        self._run(
+            sa.insert(t.schema_versions),
+            [
+                {
+                    "begin_snapshot": self._snapshot,
+                    "schema_version": self._schema_version,
+                    "table_id": table_id,
+                }
+                for table_id in self._altered
+            ],
+        )
+        self._run(
+            sa.insert(t.snapshot).values(
+                snapshot_id=self._snapshot,
+                snapshot_time=self._runtime.clock.now(),
+                schema_version=self._schema_version,
+                next_catalog_id=self._next_catalog_id,
+                next_file_id=self._next_file_id,
+            )
+        )
+        self._run(
+            sa.insert(t.snapshot_changes).values(
+                snapshot_id=self._snapshot, changes_made=",".join(self._changes)
+            )
+        )
+
+    # --- schemas and tables -----------------------------------------------------------------
+
+    def _new_catalog_id(self, provisional: int) -> int:
+        number = self._next_catalog_id
+        self._next_catalog_id += 1
+        self._ids[provisional] = number
+        return number
+
+    def _schema(self, schema: SchemaWork) -> None:
+        there = lookup.find_schema(self._connection, schema.name, self._newest)
+        if schema.created:
+            if there is not None:
+                raise ConflictError(f"another transaction created the schema {schema.name!r}")
+            self._run(
+                sa.insert(t.schema).values(
+                    schema_id=self._new_catalog_id(schema.id),
+                    schema_uuid=str(uuid4()),
+                    begin_snapshot=self._snapshot,
+                    schema_name=schema.name,
+                    path=schema.path,
+                    path_is_relative=True,
+                )
+            )
+            self._changes.append(f"created_schema:{_quoted(schema.name)}")
+            return
+        inside = self._run(
+            sa.select(t.table.c.table_id)
+            .where(t.table.c.schema_id == schema.id, lookup.visible(t.table, self._newest))
+            .limit(1)
+        ).first()
+        if there is None or (inside is not None and not self._drops(inside.table_id)):
+            raise ConflictError(f"another transaction changed the schema {schema.name!r}")
+        self._end(t.schema, t.schema.c.schema_id == schema.id)
+        self._changes.append(f"dropped_schema:{schema.id}")
+
+    def _drops(self, table_id: int) -> bool:
+        return any(
+            work.dropped and work.base is not None and work.base.id == table_id
+            for work in self._work.changed_tables()
+        )
+
+    def _table(self, prepared: PreparedTable) -> None:
+        work = prepared.work
+        if work.base is None:
+            table_id = self._create(work.info)
+        else:
+            table_id = work.base.id
+        if work.dropped:
+            self._drop(table_id)
+        elif work.base is not None and work.base != work.info:
+            self._alter(work.base, work.info)
+        if work.changes_rows:
+            self._files(prepared, table_id)
+
+    def _create(self, info: TableInfo) -> int:
+        schema_id = self._ids.get(info.schema_id, info.schema_id)
+        if info.schema_id >= 0:
+            schema = lookup.find_schema(self._connection, info.schema, self._newest)
+            if schema is None or schema.schema_id != schema_id:
+                raise ConflictError(f"another transaction dropped the schema {info.schema!r}")
+        there = lookup.find_table(self._connection, info.schema, info.name, self._newest)
+        if there is not None and not self._drops(there.id):
+            raise ConflictError(f"another transaction created the table {info.full_name}")
+        table_id = self._new_catalog_id(info.id)
+        # The schema's part of the path stands in the schema's row.
+        own_path = f"{info.path.rstrip('/').rpartition('/')[2]}/"
+        self._run(
+            sa.insert(t.table).values(
+                table_id=table_id,
+                table_uuid=info.uuid,
+                begin_snapshot=self._snapshot,
+                schema_id=schema_id,
+                table_name=info.name,
+                path=own_path,
+                path_is_relative=True,
+            )
+        )
+        self._run(
+            sa.insert(t.own_table).values(
+                table_id=table_id,
+                primary_key=json.dumps(info.key),
+                last_change_snapshot=self._snapshot,
+                last_alter_snapshot=self._snapshot,
+            )
+        )
+        self._run(
+            sa.insert(t.table_stats).values(
+                table_id=table_id, record_count=0, next_row_id=0, file_size_bytes=0
+            )
+        )
+        self._columns(table_id, info.columns)
+        self._physical_names(table_id, info.columns)
+        if info.key:
+            self._key_tag(table_id, info)
+        self._altered.append(table_id)
+        self._changes.append(f"created_table:{_quoted(info.schema)}.{_quoted(info.name)}")
+        return table_id
+
+    def _key_tag(self, table_id: int, info: TableInfo) -> None:
+        names = json.dumps([c.name for c in info.key_columns], ensure_ascii=False)
+        self._run(
+            sa.insert(t.tag).values(
+                object_id=table_id,
+                begin_snapshot=self._snapshot,
+                key="primary_key",
+                value=names,
+            )
+        )
+
+    def _drop(self, table_id: int) -> None:
+        for table in (t.table, t.column, t.data_file, t.delete_file):
+            self._end(table, table.c.table_id == table_id)
+        self._end(t.tag, t.tag.c.object_id == table_id)
+        self._mark(table_id, last_alter_snapshot=self._snapshot)
+        self._changes.append(f"dropped_table:{table_id}")
+
+    def _alter(self, old: TableInfo, new: TableInfo) -> None:
+        before = {column.id: column for column in old.columns}
+        after = {column.id: column for column in new.columns}
+        for number, column in before.items():
+            if number not in after:
+                self._end_columns(old.id, (number, *column.inner))
+        for number, column in after.items():
+            if number not in before:
+                self._columns(old.id, [column])
+                self._physical_names(old.id, [column])
+            elif column != before[number]:
+                # Only the column's own row: what is inside of it stays as it is.
+                self._end_columns(old.id, (number,))
+                self._run(
+                    sa.insert(t.column), list(_column_rows(old.id, self._snapshot, column))[:1]
+                )
+        if [c.name for c in old.key_columns] != [c.name for c in new.key_columns]:
+            self._end(t.tag, t.tag.c.object_id == old.id)
+            self._key_tag(old.id, new)
+        self._mark(old.id, last_alter_snapshot=self._snapshot)
+        self._altered.append(old.id)
+        self._changes.append(f"altered_table:{old.id}")
+
+    def _columns(self, table_id: int, columns: Sequence[Column]) -> None:
+        rows = [row for c in columns for row in _column_rows(table_id, self._snapshot, c)]
+        self._run(sa.insert(t.column), rows)
+
+    def _physical_names(self, table_id: int, columns: Sequence[Column]) -> None:
+        self._run(
+            sa.insert(t.own_column),
+            [
+                {"table_id": table_id, "column_id": c.id, "physical_name": c.physical}
+                for c in columns
+            ],
+        )
+
+    def _end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> None:
+        self._run(
+            sa.update(table)
+            .where(condition, table.c.end_snapshot.is_(None))
+            .values(end_snapshot=self._snapshot)
+        )
+
+    def _end_columns(self, table_id: int, ids: Sequence[int]) -> None:
+        self._end(t.column, sa.and_(t.column.c.table_id == table_id, t.column.c.column_id.in_(ids)))
+
+    def _mark(self, table_id: int, **values: int) -> None:
+        self._run(sa.update(t.own_table).where(t.own_table.c.table_id == table_id).values(**values))
+
+    # --- files ------------------------------------------------------------------------------
+
+    def _new_file_id(self) -> int:
+        self._next_file_id += 1
+        return self._next_file_id - 1
+
+    def _files(self, prepared: PreparedTable, table_id: int) -> None:
+        table_path = prepared.work.info.path
+        ids = {file.key: self._new_file_id() for file in prepared.files}
+        self._insert_files(prepared.files, ids, table_id, table_path)
+        for file, written in prepared.deletes:
+            self._delete_file(file, written, ids.get(file.key, file.id), table_id, table_path)
+        for file in prepared.ended:
+            self._end(t.data_file, t.data_file.c.data_file_id == file.id)
+            self._end(t.delete_file, t.delete_file.c.data_file_id == file.id)
+        if prepared.files:
+            self._changes.append(f"inserted_into_table:{table_id}")
+        if prepared.deletes or prepared.ended:
+            self._changes.append(f"deleted_from_table:{table_id}")
+        self._mark(table_id, last_change_snapshot=self._snapshot)
+
+    def _insert_files(
+        self, files: Sequence[DataFile], ids: dict[int, int], table_id: int, table_path: str
+    ) -> None:
+        if not files:
+            return
+        totals = t.table_stats.c
+        row_id = self._run(
+            sa.select(totals.next_row_id).where(totals.table_id == table_id)
+        ).scalar_one()
+        data_rows, stats_rows, own_rows = [], [], []
+        for file in files:
+            number = ids[file.key]
+            data_rows.append(
+                {
+                    "data_file_id": number,
+                    "table_id": table_id,
+                    "begin_snapshot": self._snapshot,
+                    "path": file.path.removeprefix(table_path),
+                    "path_is_relative": True,
+                    "file_format": "parquet",
+                    "record_count": file.rows,
+                    "file_size_bytes": file.size,
+                    "footer_size": file.footer,
+                    "row_id_start": row_id,
+                }
+            )
+            row_id += file.rows
+            own_rows.append({"data_file_id": number, "file_key": file.key, "op": str(file.op)})
+            for s in file.stats:
+                stats_rows.append(
+                    {
+                        "data_file_id": number,
+                        "table_id": table_id,
+                        "column_id": s.column_id,
+                        "column_size_bytes": s.size,
+                        "value_count": s.values,
+                        "null_count": s.nulls,
+                        "min_value": s.min,
+                        "max_value": s.max,
+                        "contains_nan": s.has_nan,
+                    }
+                )
+        self._run(sa.insert(t.data_file), data_rows)
+        self._run(sa.insert(t.file_column_stats), stats_rows)
+        self._run(sa.insert(t.own_file), own_rows)
+        self._run(
+            sa.update(t.table_stats)
+            .where(totals.table_id == table_id)
+            .values(
+                next_row_id=row_id,
+                record_count=totals.record_count + sum(f.rows for f in files),
+                file_size_bytes=totals.file_size_bytes + sum(f.size for f in files),
+            )
+        )
+
+    def _delete_file(
+        self,
+        file: DataFile,
+        written: WrittenDeletes,
+        file_id: int,
+        table_id: int,
+        table_path: str,
+    ) -> None:
+        if file.deletes is not None:
+            # The new file says all that the old one did, so that the old one's row goes. Its
+            # object stays for a while: someone may be reading it.
+            self._run(
+                sa.delete(t.delete_file).where(t.delete_file.c.delete_file_id == file.deletes.id)
+            )
+            self._run(
+                sa.insert(t.scheduled_for_deletion).values(
+                    data_file_id=file.deletes.id,
+                    path=file.deletes.path,
+                    path_is_relative=True,
+                    schedule_start=self._runtime.clock.now(),
+                )
+            )
+        self._run(
+            sa.insert(t.delete_file).values(
+                delete_file_id=self._new_file_id(),
+                table_id=table_id,
+                begin_snapshot=self._snapshot if written.begin is None else written.begin,
+                data_file_id=file_id,
+                path=written.path.removeprefix(table_path),
+                path_is_relative=True,
+                format="parquet",
+                delete_count=written.count,
+                file_size_bytes=written.size,
+                footer_size=written.footer,
+                partial_max=written.last,
+            )
+        )
+
+
+def _column_rows(table_id: int, snapshot: int, column: Column) -> Iterator[dict[str, Any]]:
+    """The rows of a column and of what is inside of it."""
+    ids = iter((column.id, *column.inner))
+    yield from _field_rows(
+        table_id, snapshot, pa.field(column.name, column.type, column.nullable), ids, None
+    )
+
+
+def _field_rows(
+    table_id: int, snapshot: int, field: pa.Field, ids: Iterator[int], parent: int | None
+) -> Iterator[dict[str, Any]]:
+    number = next(ids)
+    atomic = types.is_atomic(field.type)
+    yield {
+        "column_id": number,
+        "begin_snapshot": snapshot,
+        "table_id": table_id,
+        "column_order": number,
+        "column_name": field.name,
+        "column_type": types.lake_type(field.type),
+        "default_value": "NULL",
+        "nulls_allowed": field.nullable,
+        "parent_column": parent,
+        "default_value_type": "literal" if atomic else "",
+        "default_value_dialect": "duckdb",
+    }
+    for child in types.children_of(field.type):
+        yield from _field_rows(table_id, snapshot, child, ids, number)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

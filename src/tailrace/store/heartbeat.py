@@ -1,0 +1,80 @@
+"""Keeps the transactions of this process alive in the catalog while they work.
+
+Always true: a transaction that has written an object has a row in `tailrace_txn`, from before
+that object until its commit or rollback. One whose heartbeat stopped is expired by the sweep, and
+then cannot commit any more.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.catalog.database import Database
+from tailrace.clock import Clock
+from tailrace.errors import UnavailableError
+from tailrace.settings import Settings
+
+
+class Heartbeat:
+    """Registers transactions and renews them from a background thread."""
+
+    def __init__(self, database: Database, clock: Clock, settings: Settings) -> None:
+        self._database, self._clock = database, clock
+        self._interval = settings.transaction_timeout.total_seconds() / 5
+        self._alive: set[str] = set()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def register(self, txn_id: str, base_snapshot: int) -> None:
+        """Enter a transaction, before its first object."""
+        now = self._clock.now()
+        with self._database.write() as connection:
+            connection.execute(
+                sa.insert(t.transaction).values(
+                    txn_id=txn_id, base_snapshot=base_snapshot, started_at=now, heartbeat_at=now
+                )
+            )
+        with self._lock:
+            self._alive.add(txn_id)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="tailrace-heartbeat", daemon=True
+                )
+                self._thread.start()
+
+    def forget(self, txn_id: str, *, remove: bool) -> None:
+        """Stop renewing a transaction; with `remove`, take it out of the catalog too."""
+        with self._lock:
+            self._alive.discard(txn_id)
+        if remove:
+            with self._database.write() as connection:
+                connection.execute(sa.delete(t.transaction).where(t.transaction.c.txn_id == txn_id))
+
+    def beat(self) -> None:
+        """Renew every transaction of this process."""
+        with self._lock:
+            alive = list(self._alive)
+        if alive:
+            with self._database.write() as connection:
+                connection.execute(
+                    sa.update(t.transaction)
+                    .where(t.transaction.c.txn_id.in_(alive))
+                    .values(heartbeat_at=self._clock.now())
+                )
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            try:
+                self.beat()
+            except UnavailableError:
+                continue  # the next beat may succeed; if none does in time, the sweep decides
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,278 @@
+"""What exists at a snapshot: schemas, tables and their files, read from the catalog.
+
+Always true: a row is visible at the snapshots s with begin <= s < end, so that any snapshot can
+be read at any time with the same statements, and no statement depends on another's moment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.store import types
+from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
+from tailrace.store.schema import Column, TableInfo
+
+
+def visible(table: sa.Table, at: int) -> sa.ColumnElement[bool]:
+    """The condition that a row is visible at a snapshot."""
+    ended = table.c.end_snapshot
+    return sa.and_(table.c.begin_snapshot <= at, sa.or_(ended.is_(None), ended > at))
+
+
+def same_name(column: sa.Column[Any], name: str) -> sa.ColumnElement[bool]:
+    """Names differ by more than case, as in Spark and DuckDB."""
+    return sa.func.lower(column) == sa.func.lower(name)
+
+
+def newest_snapshot(connection: sa.Connection) -> int:
+    """The number of the newest snapshot."""
+    return int(connection.execute(sa.select(sa.func.max(t.snapshot.c.snapshot_id))).scalar_one())
+
+
+def check_snapshot(connection: sa.Connection, at: int) -> None:
+    """Refuse a snapshot that does not exist."""
+    if isinstance(at, bool) or not isinstance(at, int):
+        raise InvalidError(f"a snapshot is a number, not {at!r}")
+    found = connection.execute(
+        sa.select(t.snapshot.c.snapshot_id).where(t.snapshot.c.snapshot_id == at)
+    ).scalar_one_or_none()
+    if found is None:
+        low, high = connection.execute(
+            sa.select(sa.func.min(t.snapshot.c.snapshot_id), sa.func.max(t.snapshot.c.snapshot_id))
+        ).one()
+        raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
+
+
+def find_schema(connection: sa.Connection, name: str, at: int) -> sa.Row[Any] | None:
+    """The row of a schema."""
+    return connection.execute(
+        sa.select(t.schema).where(same_name(t.schema.c.schema_name, name), visible(t.schema, at))
+    ).one_or_none()
+
+
+def find_table(connection: sa.Connection, schema: str, name: str, at: int) -> TableInfo | None:
+    """A table as it is at a snapshot, or None."""
+    row = connection.execute(
+        _table_query(at).where(
+            same_name(t.schema.c.schema_name, schema), same_name(t.table.c.table_name, name)
+        )
+    ).one_or_none()
+    return None if row is None else _table_info(connection, row, at)
+
+
+def find_table_by_id(connection: sa.Connection, table_id: int, at: int) -> TableInfo | None:
+    """The same, by the table's id."""
+    row = connection.execute(_table_query(at).where(t.table.c.table_id == table_id)).one_or_none()
+    return None if row is None else _table_info(connection, row, at)
+
+
+def list_tables(connection: sa.Connection, at: int) -> list[tuple[str, str]]:
+    """Schema and name of every table."""
+    query = _table_query(at).order_by(t.schema.c.schema_name, t.table.c.table_name)
+    return [(row.schema_name, row.table_name) for row in connection.execute(query)]
+
+
+def _table_query(at: int) -> sa.Select[Any]:
+    return (
+        sa.select(
+            t.table,
+            t.schema.c.schema_name,
+            t.schema.c.path.label("schema_path"),
+            t.own_table.c.primary_key,
+        )
+        .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
+        .join(t.own_table, t.own_table.c.table_id == t.table.c.table_id)
+        .where(visible(t.table, at), visible(t.schema, at))
+    )
+
+
+def _table_info(connection: sa.Connection, row: sa.Row[Any], at: int) -> TableInfo:
+    # Every version of every column: ids and physical names are never given twice.
+    history = connection.execute(
+        sa.select(t.column, t.own_column.c.physical_name)
+        .outerjoin(
+            t.own_column,
+            sa.and_(
+                t.own_column.c.table_id == t.column.c.table_id,
+                t.own_column.c.column_id == t.column.c.column_id,
+            ),
+        )
+        .where(t.column.c.table_id == row.table_id)
+        .order_by(t.column.c.column_order)
+    ).all()
+    now = [c for c in history if c.begin_snapshot <= at and not _ended(c.end_snapshot, at)]
+    below: dict[int | None, list[Any]] = {}
+    for part in now:
+        below.setdefault(part.parent_column, []).append(part)
+    return TableInfo(
+        id=row.table_id,
+        uuid=str(row.table_uuid),
+        schema_id=row.schema_id,
+        schema=row.schema_name,
+        name=row.table_name,
+        path=f"{row.schema_path}{row.path}",
+        columns=tuple(_column(part, below) for part in below[None]),
+        key=tuple(json.loads(row.primary_key)),
+        next_column_id=max(part.column_id for part in history) + 1,
+        physical_names=frozenset(p.physical_name.casefold() for p in history if p.physical_name),
+    )
+
+
+def _ended(end: int | None, at: int) -> bool:
+    return end is not None and end <= at
+
+
+def _column(part: Any, below: dict[int | None, list[Any]]) -> Column:
+    kind, inner = _type(part, below)
+    return Column(
+        id=part.column_id,
+        name=part.column_name,
+        physical=part.physical_name,
+        type=kind,
+        nullable=bool(part.nulls_allowed),
+        inner=tuple(inner),
+    )
+
+
+def _type(part: Any, below: dict[int | None, list[Any]]) -> tuple[pa.DataType, list[int]]:
+    children, inner = [], []
+    for child in below.get(part.column_id, ()):
+        kind, ids = _type(child, below)
+        children.append((child.column_name, kind))
+        inner += [child.column_id, *ids]
+    return types.from_lake_type(part.column_type, children), inner
+
+
+def _file_query(table: TableInfo, delete_condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    d = t.delete_file
+    return (
+        sa.select(
+            t.data_file,
+            t.own_file.c.file_key,
+            t.own_file.c.op,
+            d.c.delete_file_id,
+            d.c.path.label("delete_path"),
+            d.c.begin_snapshot.label("delete_begin"),
+            d.c.partial_max.label("delete_max"),
+            d.c.delete_count,
+            d.c.file_size_bytes.label("delete_size"),
+        )
+        .join(t.own_file, t.own_file.c.data_file_id == t.data_file.c.data_file_id)
+        .outerjoin(d, sa.and_(d.c.data_file_id == t.data_file.c.data_file_id, delete_condition))
+        .where(t.data_file.c.table_id == table.id)
+        .order_by(t.data_file.c.data_file_id)
+    )
+
+
+def data_files(connection: sa.Connection, table: TableInfo, at: int) -> list[DataFile]:
+    """The files of a table that are visible at a snapshot, with their deletes."""
+    query = _file_query(table, visible(t.delete_file, at)).where(visible(t.data_file, at))
+    return [_data_file(row, table) for row in connection.execute(query)]
+
+
+def files_by_id(
+    connection: sa.Connection, table: TableInfo, ids: Sequence[int], at: int
+) -> list[DataFile]:
+    """Some of those files."""
+    query = _file_query(table, visible(t.delete_file, at)).where(
+        visible(t.data_file, at), t.data_file.c.data_file_id.in_(ids)
+    )
+    return [_data_file(row, table) for row in connection.execute(query)]
+
+
+def files_begun(
+    connection: sa.Connection, table: TableInfo, since: int, until: int
+) -> list[DataFile]:
+    """The files that began in (since, until], with their latest deletes, ended ones included."""
+    query = _file_query(table, sa.true()).where(
+        t.data_file.c.begin_snapshot > since, t.data_file.c.begin_snapshot <= until
+    )
+    return [_data_file(row, table) for row in connection.execute(query)]
+
+
+def files_with_deletes(
+    connection: sa.Connection, table: TableInfo, since: int, until: int
+) -> list[DataFile]:
+    """The files older than the range that lost rows in (since, until]."""
+    f, d = t.data_file, t.delete_file
+    deleted = sa.and_(
+        d.c.begin_snapshot <= until, sa.func.coalesce(d.c.partial_max, d.c.begin_snapshot) > since
+    )
+    ended = sa.and_(f.c.end_snapshot > since, f.c.end_snapshot <= until)
+    query = _file_query(table, sa.true()).where(f.c.begin_snapshot <= until, sa.or_(ended, deleted))
+    return [_data_file(row, table) for row in connection.execute(query)]
+
+
+def _data_file(row: sa.Row[Any], table: TableInfo) -> DataFile:
+    deletes = None
+    if row.delete_file_id is not None:
+        deletes = DeleteFile(
+            id=row.delete_file_id,
+            path=f"{table.path}{row.delete_path}",
+            begin=row.delete_begin,
+            last=row.delete_begin if row.delete_max is None else row.delete_max,
+            count=row.delete_count,
+            size=row.delete_size,
+        )
+    return DataFile(
+        key=row.file_key,
+        path=f"{table.path}{row.path}",
+        rows=row.record_count,
+        size=row.file_size_bytes,
+        footer=row.footer_size,
+        op=Op(row.op),
+        id=row.data_file_id,
+        begin=row.begin_snapshot,
+        end=row.end_snapshot,
+        deletes=deletes,
+    )
+
+
+def file_stats(
+    connection: sa.Connection, table: TableInfo, column_ids: Sequence[int], at: int
+) -> dict[int, dict[int, ColumnStats]]:
+    """Statistics of some columns, by file id and column id, of the files visible at a snapshot."""
+    s = t.file_column_stats
+    query = (
+        sa.select(s)
+        .join(t.data_file, t.data_file.c.data_file_id == s.c.data_file_id)
+        .where(
+            t.data_file.c.table_id == table.id,
+            visible(t.data_file, at),
+            s.c.column_id.in_(column_ids),
+        )
+    )
+    found: dict[int, dict[int, ColumnStats]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.data_file_id, {})[row.column_id] = ColumnStats(
+            column_id=row.column_id,
+            size=row.column_size_bytes,
+            values=row.value_count,
+            nulls=row.null_count,
+            min=row.min_value,
+            max=row.max_value,
+            has_nan=None if row.contains_nan is None else bool(row.contains_nan),
+        )
+    return found
+
+
+def changed_tables(connection: sa.Connection, since: int) -> list[tuple[int, int]]:
+    """Ids of the tables whose rows changed after a snapshot, and when they did last."""
+    c = t.own_table.c
+    query = sa.select(c.table_id, c.last_change_snapshot).where(c.last_change_snapshot > since)
+    return [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
+
+
+def table_exists(connection: sa.Connection, schema: str, name: str, at: int) -> bool:
+    """Whether there is a table of that name at a snapshot."""
+    query = _table_query(at).where(
+        same_name(t.schema.c.schema_name, schema), same_name(t.table.c.table_name, name)
+    )
+    return connection.execute(query).first() is not None

@@ -1,0 +1,141 @@
+"""Writes a table's data files, in the driver and in Spark's workers alike.
+
+Owned here: the physical layout. A file holds the columns under their physical names with their
+field ids, then `_file` and `_pos`; zstd, a page index, row groups small enough to skip. What the
+catalog needs to know of a file is taken from its footer while that is at hand.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tailrace.objects import Storage
+from tailrace.settings import Settings
+from tailrace.store import rows as row_checks
+from tailrace.store import stats, types
+from tailrace.store.files import DataFile, Op
+from tailrace.store.schema import HIDDEN, POS, TableInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileWriter:
+    """Writes rows of one table for one transaction. Can be sent to Spark's workers."""
+
+    storage: Storage
+    settings: Settings
+    table: TableInfo
+    txn_id: str
+    op: Op
+
+    def write(self, batches: Iterable[pa.Table]) -> Iterator[DataFile]:
+        """Write rows, which must be sorted by the key if there is one, as one or more files."""
+        last_key: pa.Table | None = None
+        keys = self.table.key_columns
+        pending = _regroup(batches, self.settings.row_group_rows)
+        group = next(pending, None)
+        while group is not None:
+            path = f"{self.table.path}{new_object_name(self.txn_id)}"
+            file_key = secrets.randbits(63)
+            footers: list[pq.FileMetaData] = []
+            count, nans = 0, {}
+            with self.storage.open_write(path) as sink:
+                with self._open(sink.native, footers) as parquet:
+                    while group is not None:
+                        fitted = row_checks.fit(group, self.table.full_name, self.table.columns)
+                        if keys:
+                            last_key = row_checks.check_sorted_unique(
+                                fitted.select([c.physical for c in keys]),
+                                last_key,
+                                self.table.full_name,
+                                keys,
+                            )
+                        nans = _find_nans(fitted, nans)
+                        parquet.write_table(_with_places(fitted, file_key, count))
+                        count += fitted.num_rows
+                        group = next(pending, None)
+                        if sink.native.tell() >= self.settings.file_bytes:
+                            break
+            (footer_size,) = struct.unpack("<I", sink.tail[:4])
+            yield DataFile(
+                key=file_key,
+                path=path,
+                rows=count,
+                size=sink.size,
+                footer=footer_size,
+                op=self.op,
+                stats=stats.of_file(footers[0], self.table.columns, nans),
+            )
+
+    def _open(self, sink: pa.NativeFile, footers: list[pq.FileMetaData]) -> pq.ParquetWriter:
+        schema = self.table.file_schema
+        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+        return pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            # `_pos` counts up: as deltas it takes next to nothing.
+            use_dictionary=[leaf for leaf in leaves if leaf != POS],
+            column_encoding={POS: "DELTA_BINARY_PACKED"},
+            store_decimal_as_integer=True,
+            write_page_index=True,
+            max_rows_per_page=self.settings.page_rows,
+            metadata_collector=footers,
+        )
+
+
+def new_object_name(txn_id: str, suffix: str = "") -> str:
+    """A name never used before, which tells the transaction that an object belongs to."""
+    return f"{txn_id}-{secrets.token_hex(8)}{suffix}.parquet"
+
+
+def _regroup(batches: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows in pieces of a row group each; no piece is empty."""
+    held: list[pa.Table] = []
+    count = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            piece = batch.slice(start, rows - count)
+            held.append(piece)
+            count += piece.num_rows
+            start += piece.num_rows
+            if count == rows:
+                yield pa.concat_tables(held)
+                held, count = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _with_places(rows: pa.Table, file_key: int, start: int) -> pa.Table:
+    count = rows.num_rows
+    places = np.arange(start, start + count, dtype=np.int64)
+    hidden = [pa.repeat(pa.scalar(file_key, pa.int64()), count), pa.array(places)]
+    for column, array in zip(HIDDEN, hidden, strict=True):
+        rows = rows.append_column(column.field, array)
+    return rows
+
+
+def _find_nans(rows: pa.Table, found: dict[str, bool]) -> dict[str, bool]:
+    for field in rows.schema:
+        if pa.types.is_floating(field.type):
+            seen = pc.any(pc.is_nan(rows.column(field.name))).as_py()
+            found[field.name] = bool(seen) or found.get(field.name, False)
+    return found
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """The paths of a field's leaf columns as Parquet spells them."""
+    middle = ".list" if pa.types.is_list(kind) else ".key_value" if pa.types.is_map(kind) else ""
+    children = types.children_of(kind)
+    for child in children:
+        yield from _leaves(f"{path}{middle}.{child.name}", child.type)
+    if not children:
+        yield path

@@ -1,0 +1,118 @@
+"""Which rows match a predicate that a user wrote in Spark SQL.
+
+Spark evaluates it. Beforehand, the files that cannot hold a match are left out, by comparing
+their statistics with the conditions `column <op> literal` that every match must satisfy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.store import stats
+from tailrace.store.files import ColumnStats
+from tailrace.store.keys import Places, collect_places
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.schema import Column, TableInfo
+from tailrace.store.spark_scan import to_df
+
+Stats = Mapping[int, Mapping[int, ColumnStats]]
+
+# What a file's bounds must satisfy, if a row in it is to satisfy `column <op> value`.
+_POSSIBLE: dict[type[exp.Expression], Callable[[Any, Any, Any], bool]] = {
+    exp.EQ: lambda low, high, value: bool(low <= value <= high),
+    exp.LT: lambda low, high, value: bool(low < value),
+    exp.LTE: lambda low, high, value: bool(low <= value),
+    exp.GT: lambda low, high, value: bool(high > value),
+    exp.GTE: lambda low, high, value: bool(high >= value),
+}
+_MIRROR = {exp.EQ: exp.EQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+
+Condition = tuple[Column, type[exp.Expression], Any]
+
+
+def matching(
+    runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], Stats]
+) -> Places:
+    """The places of a scan's rows for which a predicate is true."""
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    conditions = list(necessary_conditions(predicate, scan.table))
+    known = read_stats({column.id for column, _, _ in conditions}) if conditions else {}
+    files = tuple(live for live in scan.files if _may_match(live, conditions, known))
+    pruned = Scan(table=scan.table, at=scan.at, files=files)
+    rows = to_df(runtime, pruned, places=True)
+    try:
+        kept = rows.where(F.expr(predicate))
+        places = collect_places(kept, files)
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidError(f"{scan.table.full_name}: cannot use {predicate!r}: {reason}") from error
+    return places
+
+
+def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition]:
+    """Comparisons of a column with a literal that hold for every row that matches."""
+    try:
+        tree = sqlglot.parse_one(predicate, dialect="spark")
+    except sqlglot.errors.SqlglotError:
+        return  # Spark will say what is wrong with it, or knows better
+    for part in tree.flatten() if isinstance(tree, exp.And) else [tree]:
+        part = part.unnest()
+        kind = type(part)
+        if kind in _POSSIBLE:
+            found = _condition(part.left, kind, part.right, table)
+            found = found or _condition(part.right, _MIRROR[kind], part.left, table)
+            if found:
+                yield found
+
+
+def _condition(
+    side: exp.Expression, kind: type[exp.Expression], other: exp.Expression, table: TableInfo
+) -> Condition | None:
+    if not isinstance(side, exp.Column) or side.table:
+        return None
+    try:
+        column = table.column(side.name)
+    except NotFoundError:
+        return None
+    value = _literal(other, column.type)
+    return None if value is None else (column, kind, value)
+
+
+def _literal(tree: exp.Expression, kind: pa.DataType) -> Any:
+    """A literal as a value that compares with the column's bounds, where that is beyond doubt."""
+    negative = isinstance(tree, exp.Neg)
+    literal = tree.this if negative else tree
+    if not isinstance(literal, exp.Literal):
+        return None
+    if literal.is_string:
+        return literal.this if pa.types.is_string(kind) and not negative else None
+    if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+        return None
+    try:
+        number = Decimal(literal.this)
+    except InvalidOperation:
+        return None
+    return -number if negative else number
+
+
+def _may_match(live: LiveFile, conditions: list[Condition], known: Stats) -> bool:
+    file = live.file
+    found = {s.column_id: s for s in file.stats} if file.id < 0 else known.get(file.id, {})
+    for column, kind, value in conditions:
+        entry = found.get(column.id)
+        if entry is None or entry.min is None or entry.max is None:
+            continue
+        low, high = (stats.from_text(column.type, text) for text in (entry.min, entry.max))
+        if not _POSSIBLE[kind](low, high, value):
+            return False
+    return True

@@ -1,0 +1,216 @@
+"""Rows from outside, made to fit a table's columns, or refused with the column and an example.
+
+Owned here: what input is accepted. Every path into a table goes through `fit`, in the driver for
+local input and in Spark's workers for a DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import InvalidError
+from tailrace.store import types
+from tailrace.store.schema import Column, TableInfo
+
+
+def is_spark(rows: object) -> bool:
+    """Whether rows are a Spark DataFrame, classic or Connect, without importing either."""
+    return hasattr(rows, "mapInArrow") and hasattr(rows, "sparkSession")
+
+
+def to_arrow(rows: object, table: TableInfo, columns: Sequence[Column]) -> pa.Table:
+    """Local rows as an Arrow table with just these columns, by their names."""
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if isinstance(rows, list | tuple):
+        return _from_dicts(rows, table, columns)
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
+        try:
+            rows = pa.Table.from_pandas(rows, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidError(f"{table.full_name}: {error.args[0]}") from error
+    if not isinstance(rows, pa.Table):
+        raise InvalidError(
+            f"cannot write a {type(rows).__name__} to {table.full_name}: give a Spark or pandas "
+            "DataFrame, a pyarrow Table, or a list of dicts"
+        )
+    names = match_names(rows.column_names, table, columns)
+    return rows.select([names[column.name] for column in columns])
+
+
+def only_columns(rows: Any, columns: Sequence[Column]) -> Any:
+    """Rows of any form without the columns that are not asked for; none may be missing yet."""
+    wanted = {column.name.casefold() for column in columns}
+    if isinstance(rows, list | tuple):
+        return [
+            {k: v for k, v in row.items() if str(k).casefold() in wanted}
+            if isinstance(row, dict)
+            else row
+            for row in rows
+        ]
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    names = rows.column_names if isinstance(rows, pa.Table) else getattr(rows, "columns", None)
+    if names is None:
+        return rows
+    kept = [name for name in names if str(name).casefold() in wanted]
+    if is_spark(rows):
+        return rows.select(*(types.quote(name) for name in kept))
+    return rows.select(kept) if isinstance(rows, pa.Table) else rows[kept]
+
+
+def match_names(
+    given: Sequence[str], table: TableInfo, columns: Sequence[Column]
+) -> dict[str, str]:
+    """For each column, the name under which it was given; all must be there, and no others."""
+    folded: dict[str, str] = {}
+    for name in given:
+        if name.casefold() in folded:
+            raise InvalidError(f"{table.full_name}: the column {name!r} was given twice")
+        folded[name.casefold()] = name
+    missing = [column.name for column in columns if column.name.casefold() not in folded]
+    if missing:
+        raise InvalidError(
+            f"{table.full_name}: missing column {missing[0]!r}; given were {', '.join(given)}"
+        )
+    known = {column.name.casefold() for column in columns}
+    unknown = [name for name in given if name.casefold() not in known]
+    if unknown:
+        raise InvalidError(
+            f"{table.full_name}: unknown column {unknown[0]!r}; "
+            f"expected are {', '.join(column.name for column in columns)}"
+        )
+    return {column.name: folded[column.name.casefold()] for column in columns}
+
+
+def _from_dicts(rows: Sequence[Any], table: TableInfo, columns: Sequence[Column]) -> pa.Table:
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise InvalidError(f"{table.full_name}: row {number} is not a dict but {row!r}")
+    shapes = {tuple(row) for row in rows}
+    names: dict[str, str] = {column.name: column.name for column in columns}
+    arrays = []
+    for shape in shapes:
+        names = match_names(shape, table, columns)
+        if len(shapes) > 1 and any(key != given for key, given in names.items()):
+            raise InvalidError(f"{table.full_name}: the rows spell {', '.join(shape)} differently")
+    for column in columns:
+        values = [row[names[column.name]] for row in rows]
+        arrays.append(_array(values, table, column))
+    return pa.table(arrays, names=[column.name for column in columns])
+
+
+def _array(values: list[Any], table: TableInfo, column: Column) -> pa.Array:
+    naive = column.type == types.TIMESTAMP and any(
+        isinstance(v, datetime) and v.tzinfo is None for v in values
+    )
+    aware = column.type == types.TIMESTAMP_NTZ and any(
+        isinstance(v, datetime) and v.tzinfo is not None for v in values
+    )
+    if naive or aware:
+        raise InvalidError(
+            f"{table.full_name}.{column.name} is a {types.spark_type(column.type)}: "
+            f"give datetimes {'with' if naive else 'without'} a time zone"
+        )
+    try:
+        return pa.array(values, column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
+        example = next((v for v in values if not _converts(v, column.type)), None)
+        raise _misfit(table.full_name, column, example) from error
+
+
+def _converts(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
+        return False
+    return True
+
+
+def check_types(given: dict[str, pa.DataType], table: TableInfo, columns: Sequence[Column]) -> None:
+    """Refuse types that can never fit, before any row is looked at."""
+    for column in columns:
+        kind = given[column.name]
+        if not types.accepts(column.type, kind):
+            raise InvalidError(
+                f"{table.full_name}.{column.name} is {types.spark_type(column.type)}; "
+                f"{kind} was given: convert it first"
+            )
+
+
+def fit(rows: pa.Table, table_name: str, columns: Sequence[Column]) -> pa.Table:
+    """The rows with the columns' exact types and physical names; a misfit is an InvalidError."""
+    arrays = []
+    for column, array in zip(columns, rows.columns, strict=True):
+        fitted = _cast(array, table_name, column)
+        if not column.nullable and fitted.null_count:
+            place = pc.index(pc.is_null(fitted), True).as_py()
+            row = {c.name: rows.column(i)[place].as_py() for i, c in enumerate(columns)}
+            raise InvalidError(f"{table_name}.{column.name} must not be NULL, as it is in {row}")
+        arrays.append(fitted)
+    return pa.table(arrays, schema=pa.schema([column.field for column in columns]))
+
+
+def _cast(array: pa.ChunkedArray, table_name: str, column: Column) -> pa.ChunkedArray:
+    target = column.field.type
+    try:
+        if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
+            # In two steps, because Arrow asks for room for every bigint in the target.
+            array = array.cast(pa.decimal128(20, 0))
+        fitted = array.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise _misfit(table_name, column, _first_misfit(array, target)) from error
+    if pa.types.is_float32(target) and pa.types.is_float64(array.type):
+        # Arrow turns a double that is too large for a float into infinity without a word.
+        lost = pc.and_(pc.is_inf(fitted), pc.is_finite(array))
+        if pc.any(lost).as_py():
+            raise _misfit(table_name, column, array[pc.index(lost, True).as_py()].as_py())
+    return fitted
+
+
+def _first_misfit(array: pa.ChunkedArray, target: pa.DataType) -> Any:
+    """A value that doesn't fit, found by halving."""
+    while len(array) > 1:
+        half = array.slice(0, len(array) // 2)
+        try:
+            half.cast(target)
+        except pa.ArrowException:
+            array = half
+        else:
+            array = array.slice(len(half))
+    return array[0].as_py() if len(array) else None
+
+
+def _misfit(table_name: str, column: Column, example: Any) -> InvalidError:
+    return InvalidError(
+        f"{table_name}.{column.name} is {types.spark_type(column.type)}; "
+        f"the value {example!r} does not fit"
+    )
+
+
+def check_sorted_unique(
+    keys: pa.Table, before: pa.Table | None, table_name: str, columns: Sequence[Column]
+) -> pa.Table | None:
+    """Refuse a key that stands twice in sorted rows; returns the last key, for the next call."""
+    joined = keys if before is None else pa.concat_tables([before, keys])
+    if joined.num_rows == 0:
+        return before
+    same = None
+    for array in joined.columns:
+        equal = pc.equal(array.slice(1), array.slice(0, len(array) - 1))
+        same = equal if same is None else pc.and_(same, equal)
+    if same is not None and pc.any(same).as_py():
+        doubled = joined.slice(1).filter(same).slice(0, 3).to_pylist()
+        shown = ", ".join(str(describe_key(row, columns)) for row in doubled)
+        raise InvalidError(f"{table_name}: the same key stands twice in the rows given: {shown}")
+    return joined.slice(joined.num_rows - 1)
+
+
+def describe_key(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    """A key by its columns' names, for messages."""
+    return {column.name: row[column.physical] for column in columns}

@@ -1,0 +1,237 @@
+"""What a table is: its name, columns and key, as frozen values.
+
+Always true: a column's id and its physical name (its name inside Parquet files) never change and
+are never given to another column. So a file is read by the physical names of today's columns,
+whatever the table looked like when the file was written: a renamed column keeps its physical
+name, an added one is missing in older files and reads as NULL, a widened one is widened by the
+Parquet reader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.store import types
+
+# The hidden columns of every data file: a row's file and its place in it.
+FILE = "_file"
+POS = "_pos"
+# The columns that a change feed adds.
+CHANGE = "_change"
+SNAPSHOT = "_snapshot"
+RESERVED = frozenset({FILE, POS, CHANGE, SNAPSHOT})
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of a table at one snapshot."""
+
+    id: int  # DuckLake's column_id, and the field id in Parquet
+    name: str  # what users call it now
+    physical: str  # what files call it, for ever
+    type: pa.DataType
+    nullable: bool = True
+    inner: tuple[int, ...] = ()  # the ids of nested fields, parents before children
+
+    @property
+    def field(self) -> pa.Field:
+        """The Arrow field in files, with Parquet field ids all the way down."""
+        ids = iter((self.id, *self.inner))
+        return _with_ids(pa.field(self.physical, self.type, self.nullable), ids)
+
+
+# Their field ids are far from those of any table's columns: without one, DuckDB takes a column's
+# place in the file for its id.
+HIDDEN = (
+    Column(id=2_147_480_001, name=FILE, physical=FILE, type=pa.int64(), nullable=False),
+    Column(id=2_147_480_002, name=POS, physical=POS, type=pa.int64(), nullable=False),
+)
+
+
+def _with_ids(plain: pa.Field, ids: Iterator[int]) -> pa.Field:
+    marked = plain.with_metadata({_FIELD_ID: str(next(ids)).encode()})
+    kind = plain.type
+    inner = [_with_ids(child, ids) for child in types.children_of(kind)]
+    if pa.types.is_map(kind):
+        return marked.with_type(pa.map_(*inner))
+    if pa.types.is_list(kind):
+        return marked.with_type(pa.list_(*inner))
+    return marked.with_type(pa.struct(inner)) if inner else marked
+
+
+def nested_count(kind: pa.DataType) -> int:
+    """How many ids the inside of a type needs."""
+    return sum(1 + nested_count(child.type) for child in types.children_of(kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableInfo:
+    """A table as it is at one snapshot. Ids below 0 are of tables not committed yet."""
+
+    id: int
+    uuid: str
+    schema_id: int
+    schema: str
+    name: str
+    path: str  # of the table's objects, relative to the lake's, with a slash at the end
+    columns: tuple[Column, ...]
+    key: tuple[int, ...] = ()  # column ids of the primary key, in order
+    next_column_id: int = 1
+    physical_names: frozenset[str] = field(default_factory=frozenset)  # ever given, folded
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        by_id = {column.id: column for column in self.columns}
+        return tuple(by_id[number] for number in self.key)
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The Arrow schema of a file written now: the columns, then the hidden ones."""
+        return pa.schema([column.field for column in (*self.columns, *HIDDEN)])
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """What users get from `to_arrow()`."""
+        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
+
+    def column(self, name: str) -> Column:
+        """The column of that name, whatever its case, as in Spark and DuckDB."""
+        for column in self.columns:
+            if column.name.casefold() == name.casefold():
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise NotFoundError(f"{self.full_name} has no column {name!r}; it has {known}")
+
+    # Each alteration returns the table as it is afterwards.
+
+    def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
+        check_name(name, "column")
+        if name.casefold() in RESERVED:
+            raise InvalidError(f"the column name {name!r} is reserved: choose another")
+        if any(column.name.casefold() == name.casefold() for column in self.columns):
+            raise InvalidError(f"{self.full_name} already has a column {name!r}")
+        number = self.next_column_id
+        inner = tuple(range(number + 1, number + 1 + nested_count(kind)))
+        physical = name
+        while physical.casefold() in self.physical_names or physical.casefold() in RESERVED:
+            physical = f"{physical}_{number}"
+        column = Column(
+            id=number, name=name, physical=physical, type=kind, nullable=nullable, inner=inner
+        )
+        return replace(
+            self,
+            columns=(*self.columns, column),
+            next_column_id=number + 1 + len(inner),
+            physical_names=self.physical_names | {physical.casefold()},
+        )
+
+    def without_column(self, name: str) -> TableInfo:
+        gone = self.column(name)
+        if gone.id in self.key:
+            raise InvalidError(f"{gone.name!r} is part of the primary key of {self.full_name}")
+        if len(self.columns) == 1:
+            raise InvalidError(f"{gone.name!r} is the last column of {self.full_name}")
+        return replace(self, columns=tuple(c for c in self.columns if c != gone))
+
+    def with_renamed(self, old: str, new: str) -> TableInfo:
+        check_name(new, "column")
+        column = self.column(old)
+        if new.casefold() in RESERVED:
+            raise InvalidError(f"the column name {new!r} is reserved: choose another")
+        if any(c.name.casefold() == new.casefold() and c != column for c in self.columns):
+            raise InvalidError(f"{self.full_name} already has a column {new!r}")
+        return self._replacing(column, replace(column, name=new))
+
+    def with_widened(self, name: str, kind: pa.DataType) -> TableInfo:
+        column = self.column(name)
+        if not types.can_widen(column.type, kind):
+            raise InvalidError(
+                f"{self.full_name}.{column.name} is {types.spark_type(column.type)} and cannot "
+                f"become {types.spark_type(kind)}: a type can only grow (tinyint, smallint, int, "
+                "bigint; float, double; decimal with more digits and the same places)"
+            )
+        return self._replacing(column, replace(column, type=kind))
+
+    def _replacing(self, old: Column, new: Column) -> TableInfo:
+        return replace(self, columns=tuple(new if c == old else c for c in self.columns))
+
+
+def new_columns(
+    table: TableInfo, columns: Iterable[tuple[str, pa.DataType, bool]], key: Sequence[str]
+) -> TableInfo:
+    """The table with its first columns and its key."""
+    wanted = {name.casefold() for name in key}
+    for name, kind, nullable in columns:
+        table = table.with_column(name, kind, nullable=nullable and name.casefold() not in wanted)
+    if not table.columns:
+        raise InvalidError(f"{table.full_name} needs at least one column")
+    if len(wanted) != len(key):
+        raise InvalidError(f"the primary key of {table.full_name} names a column twice")
+    parts = [table.column(name) for name in key]
+    for part in parts:
+        if not types.can_be_key(part.type):
+            raise InvalidError(
+                f"{part.name!r} cannot be part of a primary key: "
+                f"{types.spark_type(part.type)} has no single meaning of equality"
+            )
+    return replace(table, key=tuple(part.id for part in parts))
+
+
+def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
+    """Columns from a dict of Spark type names, an Arrow schema or a Spark StructType.
+
+    A type name may end in NOT NULL: `{"id": "bigint not null"}`.
+    """
+    if isinstance(given, pa.Schema):
+        return [(f.name, types.canonical(f.type), f.nullable) for f in given]
+    if hasattr(given, "jsonValue"):
+        fields = given.jsonValue()["fields"]
+        return [(f["name"], types.from_spark(f["type"]), f["nullable"]) for f in fields]
+    if isinstance(given, dict):
+        result = []
+        for name, text in given.items():
+            if isinstance(text, pa.DataType):
+                result.append((name, types.canonical(text), True))
+                continue
+            if not isinstance(text, str):
+                raise InvalidError(f"the type of column {name!r} must be text, as in 'bigint'")
+            plain = re.sub(r"\s+not\s+null\s*$", "", text, flags=re.IGNORECASE)
+            result.append((name, types.parse_type(plain), plain == text))
+        return result
+    raise InvalidError("give columns as a dict of Spark type names, an Arrow or a Spark schema")
+
+
+def check_name(name: str, what: str) -> None:
+    """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
+    if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
+        raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`"orders"` is ("main", "orders"); a name with dots in it is quoted with backticks."""
+    if not isinstance(name, str):
+        raise InvalidError(f"a table's name is text such as 'sales.orders', not {name!r}")
+    parts = re.findall(r"(?:`((?:[^`]|``)+)`|([^.`]+))(?:\.(?!$)|$)", name)
+    found = [quoted.replace("``", "`") or plain for quoted, plain in parts]
+    if len(found) not in (1, 2) or _joined(parts) != name:
+        raise InvalidError(
+            f"cannot read the name {name!r}: write schema.table, with `backticks` around dots"
+        )
+    for part in found:
+        check_name(part, "table")
+    return ("main", found[0]) if len(found) == 1 else (found[0], found[1])
+
+
+def _joined(parts: list[tuple[str, str]]) -> str:
+    return ".".join(f"`{quoted}`" if quoted else plain for quoted, plain in parts)

@@ -1,0 +1,131 @@
+"""A change feed read by Spark, for feeds that are too large for the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.store import types
+from tailrace.store.changes import DELETE, DeletedRows, Feed, WholeFile
+from tailrace.store.deletes import to_words
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, Column
+from tailrace.store.spark_scan import deleted_places, keep_unmarked, load, name_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# More ranges than this make a filter slower than the row groups it would skip.
+_RANGES = 64
+
+
+def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
+    """`_change`, `_snapshot`, then the table's columns; lazy."""
+    parts = []
+    if feed.whole:
+        parts.append(_whole(runtime, feed.whole, feed.table.columns))
+    if feed.some:
+        parts.append(_some(runtime, feed.some, feed.table.columns))
+    changes = reduce(lambda one, other: one.unionAll(other), parts)
+    return _without_equal_images(changes, feed) if feed.may_cancel else changes
+
+
+def _whole(runtime: Runtime, parts: Sequence[WholeFile], columns: Sequence[Column]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    facts = runtime.spark().createDataFrame(
+        pa.table(
+            {
+                FILE: [part.file.key for part in parts],
+                CHANGE: [part.change for part in parts],
+                SNAPSHOT: [part.snapshot for part in parts],
+                "_bits": pa.array([to_words(p.without) for p in parts], pa.list_(pa.int64())),
+            }
+        )
+    )
+    files = {part.file.key: part.file for part in parts}
+    data = load(runtime, list(files.values()), [*columns, *HIDDEN])
+    return _marked(keep_unmarked(data.join(F.broadcast(facts), FILE)), columns)
+
+
+def _some(runtime: Runtime, parts: Sequence[DeletedRows], columns: Sequence[Column]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    data = load(runtime, [part.file for part in parts], [*columns, *HIDDEN])
+    near = _near(parts, runtime.settings.row_group_rows)
+    if near is not None:
+        data = data.where(near)
+    count = sum(part.rows for part in parts)
+    if count <= runtime.settings.local_keys:
+        places = runtime.spark().createDataFrame(
+            pa.table(
+                {
+                    FILE: np.concatenate([np.full(p.rows, p.file.key) for p in parts]),
+                    POS: np.concatenate([p.deleted.positions for p in parts]),
+                    SNAPSHOT: np.concatenate([p.deleted.snapshots for p in parts]),
+                }
+            )
+        )
+    else:
+        low = min(int(part.deleted.snapshots.min()) for part in parts)
+        high = max(int(part.deleted.snapshots.max()) for part in parts)
+        places = deleted_places(runtime, [part.file for part in parts])
+        places = places.where(F.col(SNAPSHOT).between(low, high))
+    found = data.join(places, [FILE, POS]).withColumn(CHANGE, F.lit(DELETE))
+    return _marked(found, columns)
+
+
+def _near(parts: Sequence[DeletedRows], group_rows: int) -> str | None:
+    """A filter that lets Parquet skip the row groups that hold none of the rows."""
+    ranges = []
+    for part in parts:
+        groups = np.unique(part.deleted.positions // group_rows)
+        # Neighbouring groups are one range.
+        for run in np.split(groups, np.flatnonzero(np.diff(groups) > 1) + 1):
+            low, high = int(run[0]) * group_rows, (int(run[-1]) + 1) * group_rows
+            ranges.append(f"({FILE} = {part.file.key} AND {POS} >= {low} AND {POS} < {high})")
+            if len(ranges) > _RANGES:
+                return None
+    return " OR ".join(ranges)
+
+
+def _marked(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    marks = [F.col(CHANGE), F.col(SNAPSHOT).cast("bigint").alias(SNAPSHOT)]
+    return rows.select(*marks, *name_columns(columns))
+
+
+def _without_equal_images(changes: DataFrame, feed: Feed) -> DataFrame:
+    """In a net feed a key is deleted at most once and inserted at most once."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    key = [F.col(types.quote(c.name)) for c in feed.table.key_columns]
+    image = F.struct(*(_comparable(c).alias(f"c{c.id}") for c in feed.table.columns))
+    deleted = F.col(CHANGE) == DELETE
+    window = Window.partitionBy(*key)
+    old = F.first(F.when(deleted, image), ignorenulls=True).over(window)
+    new = F.first(F.when(~deleted, image), ignorenulls=True).over(window)
+    both = changes.withColumn("_old", old).withColumn("_new", new)
+    return both.where(~F.col("_old").eqNullSafe(F.col("_new"))).drop("_old", "_new")
+
+
+def _comparable(column: Column):  # type: ignore[no-untyped-def]
+    """Maps have no equality in Spark, and floats one that takes -0.0 for 0.0: compare text."""
+    from pyspark.sql import functions as F
+
+    name = F.col(types.quote(column.name))
+    if _has_text_equality(column.type):
+        return F.to_json(F.struct(name.alias("v")))
+    return name
+
+
+def _has_text_equality(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind) or pa.types.is_floating(kind):
+        return True
+    return any(_has_text_equality(child.type) for child in types.children_of(kind))

@@ -1,0 +1,147 @@
+"""A table's rows at a snapshot, as a Spark DataFrame.
+
+Always true: files are named, never listed; only files with deletes pay for masking; nothing
+depends on session settings that are looked at when the DataFrame runs. The result is lazy and
+starts no job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tailrace.errors import CorruptError
+from tailrace.objects import Storage
+from tailrace.store import types
+from tailrace.store.deletes import PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD, to_words
+from tailrace.store.files import DataFile
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.schema import FILE, HIDDEN, POS, SNAPSHOT, Column
+from tailrace.store.source import load_objects
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+# Options that pin what session settings would otherwise decide.
+_READ_OPTIONS = {
+    "mergeSchema": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    # Dates before 1582 are meant as they are written.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+# The bit of a row in the bitmap of its file; past the bitmap's end there are only zeros.
+_BIT = (
+    f"shiftright(coalesce(get(_bits, cast({POS} div 64 as int)), 0L), cast({POS} % 64 as int)) & 1"
+)
+
+
+def to_df(runtime: Runtime, scan: Scan, *, places: bool = False) -> DataFrame:
+    """The rows under the columns' names; with `places`, also `_file` and `_pos`."""
+    columns = [*scan.table.columns, *(HIDDEN if places else ())]
+    plain = [live.file for live in scan.files if not live.has_deletes]
+    masked = [live for live in scan.files if live.has_deletes]
+    parts = []
+    if plain:
+        parts.append(load(runtime, plain, columns).select(*name_columns(columns)))
+    if masked:
+        parts.append(_masked(runtime, scan.at, masked, columns))
+    if not parts:
+        return _empty(runtime.spark(), columns)
+    result = parts[0]
+    for part in parts[1:]:
+        result = result.unionAll(part)
+    return result
+
+
+def _masked(
+    runtime: Runtime, at: int, files: Sequence[LiveFile], columns: Sequence[Column]
+) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    needed = list(dict.fromkeys([*columns, *HIDDEN]))
+    data = load(runtime, [live.file for live in files], needed)
+    own_deletes = any(len(live.removed) for live in files)
+    if own_deletes or sum(live.file.rows for live in files) <= runtime.settings.bitmap_rows:
+        words = [to_words(live.dead(runtime, at)) for live in files]
+        bitmaps = runtime.spark().createDataFrame(
+            pa.table({FILE: [live.file.key for live in files], "_bits": words})
+        )
+        kept = keep_unmarked(data.join(F.broadcast(bitmaps), FILE))
+    else:
+        gone = deleted_places(runtime, [live.file for live in files])
+        kept = data.join(gone.where(F.col(SNAPSHOT) <= at), [FILE, POS], "left_anti")
+    return kept.select(*name_columns(columns))
+
+
+def keep_unmarked(rows: DataFrame) -> DataFrame:
+    """The rows whose bit in `_bits`, the bitmap of their file, is not set."""
+    return rows.where(f"({_BIT}) = 0")
+
+
+def deleted_places(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
+    """`_file`, `_pos` and `_snapshot` of every delete of these files, read by Spark."""
+    from pyspark.sql import functions as F
+
+    spark, storage = runtime.spark(), runtime.storage
+    keys = spark.createDataFrame(
+        pa.table(
+            {
+                PATH_FIELD: [storage.uri(file.path) for file in files],
+                FILE: [file.key for file in files],
+                "_begin": [file.deletes.begin if file.deletes else -1 for file in files],
+            }
+        )
+    )
+    schema = f"{PATH_FIELD} string, {POS_FIELD} bigint, {SNAPSHOT_FIELD} bigint"
+    paths = [file.deletes.path for file in files if file.deletes]
+    # A delete file of a single snapshot doesn't repeat it for each position.
+    return (
+        _read(spark, storage, paths, schema)
+        .join(F.broadcast(keys), PATH_FIELD)
+        .selectExpr(
+            FILE, f"{POS_FIELD} as {POS}", f"coalesce({SNAPSHOT_FIELD}, _begin) as {SNAPSHOT}"
+        )
+    )
+
+
+def load(runtime: Runtime, files: Sequence[DataFile], columns: Sequence[Column]) -> DataFrame:
+    """The files' rows under the columns' physical names."""
+    schema = ", ".join(f"{types.quote(c.physical)} {types.spark_type(c.type)}" for c in columns)
+    return _read(runtime.spark(), runtime.storage, [file.path for file in files], schema)
+
+
+def _read(spark: SparkSession, storage: Storage, paths: list[str], schema: str) -> DataFrame:
+    if storage.local is None:
+        return load_objects(spark, storage, paths, schema)
+    from pyspark.errors import AnalysisException
+
+    reader = spark.read.schema(schema).options(**_READ_OPTIONS)
+    try:
+        return reader.parquet(*(f"file://{_escape(storage.uri(path))}" for path in paths))
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise CorruptError(f"an object is missing: {error.getMessageParameters()}") from error
+        raise
+
+
+def name_columns(columns: Sequence[Column]) -> list[SparkColumn]:
+    """Physical columns under the names that users know."""
+    from pyspark.sql import functions as F
+
+    return [F.col(types.quote(c.physical)).alias(c.name) for c in columns]
+
+
+def _empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
+    schema = ", ".join(f"{types.quote(c.name)} {types.spark_type(c.type)}" for c in columns)
+    return spark.createDataFrame([], schema)
+
+
+def _escape(path: str) -> str:
+    """A path that Spark takes literally: it reads these characters as a pattern."""
+    return "".join(f"\\{c}" if c in "\\*?[]{}," else c for c in path)

@@ -1,0 +1,118 @@
+"""Statistics of columns: written as text, compared as values of the column's type.
+
+Always true: a bound is exact or absent. Readers, ours and others', skip files by these, so that
+a wrong bound is a silently wrong answer.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tailrace.store.files import ColumnStats
+from tailrace.store.schema import Column
+from tailrace.store.types import is_atomic
+
+# A longer text says little about a file and makes the catalog large.
+_LONGEST = 256
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - 719163)
+
+
+def of_file(
+    footer: pq.FileMetaData, columns: tuple[Column, ...], nans: dict[str, bool]
+) -> tuple[ColumnStats, ...]:
+    """Statistics of the atomic columns, taken from a file's footer.
+
+    `nans` says for the float columns whether a NaN was seen: Parquet's bounds leave NaN out.
+    """
+    places = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    result = []
+    for column in columns:
+        # A nested column's leaves have paths of their own; no reader prunes by them.
+        if not is_atomic(column.type) or column.physical not in places:
+            continue
+        chunks = [
+            footer.row_group(group).column(places[column.physical])
+            for group in range(footer.num_row_groups)
+        ]
+        result.append(_merge(column, chunks, nans.get(column.physical)))
+    return tuple(result)
+
+
+def _merge(column: Column, chunks: list[Any], has_nan: bool | None) -> ColumnStats:
+    rows = sum(chunk.num_values for chunk in chunks)
+    nulls = sum(chunk.statistics.null_count for chunk in chunks)
+    low, high = None, None
+    # NaN lies outside of Parquet's bounds, so that a column with one has no bounds here.
+    if nulls < rows and not has_nan:
+        filled = [c.statistics for c in chunks if c.statistics.null_count < c.num_values]
+        bounds = [_bounds(column.type, statistics) for statistics in filled]
+        if all(bound is not None for bound in bounds):
+            low = to_text(column.type, min(bound[0] for bound in bounds if bound))
+            high = to_text(column.type, max(bound[1] for bound in bounds if bound))
+    return ColumnStats(
+        column_id=column.id,
+        size=sum(chunk.total_compressed_size for chunk in chunks),
+        values=rows - nulls,
+        nulls=nulls,
+        min=low,
+        max=high,
+        has_nan=has_nan,
+    )
+
+
+def _bounds(kind: pa.DataType, statistics: Any) -> tuple[Any, Any] | None:
+    if not statistics.has_min_max:
+        return None
+    if pa.types.is_temporal(kind):
+        # The raw numbers: years beyond 9999 have no datetime.
+        return statistics.min_raw, statistics.max_raw
+    return statistics.min, statistics.max
+
+
+def to_text(kind: pa.DataType, value: Any) -> str | None:
+    """A bound as the catalog stores it; None where no exact text is possible."""
+    if pa.types.is_boolean(kind):
+        return "1" if value else "0"
+    if pa.types.is_date(kind):
+        if not _DAYS[0] <= value <= _DAYS[1]:
+            return None
+        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+    if pa.types.is_timestamp(kind):
+        try:
+            moment = _EPOCH + timedelta(microseconds=value)
+        except OverflowError:
+            return None
+        # isoformat and not strftime, which writes the year 1 as "1".
+        text = moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+        return f"{text}+00" if kind.tz else text
+    if pa.types.is_string(kind):
+        return value if len(value) <= _LONGEST and "\0" not in value else None
+    if pa.types.is_binary(kind):
+        return None
+    if pa.types.is_floating(kind):
+        return repr(float(value))
+    return str(value)
+
+
+def from_text(kind: pa.DataType, text: str) -> Any:
+    """A bound as a Python value that compares like the column's values."""
+    if pa.types.is_boolean(kind):
+        return text in ("1", "true")
+    if pa.types.is_integer(kind):
+        return int(text)
+    if pa.types.is_floating(kind):
+        return float(text)
+    if pa.types.is_decimal(kind):
+        return Decimal(text)
+    if pa.types.is_date(kind):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(kind):
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo or not kind.tz else moment.replace(tzinfo=UTC)
+    return text

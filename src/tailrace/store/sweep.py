@@ -1,0 +1,95 @@
+"""Deletes objects that nothing references and nothing can reference any more.
+
+Always true: an object is deleted only if its transaction has ended (the row in `tailrace_txn` is
+gone, so that it can no longer commit) and the catalog doesn't name it; or if the catalog dropped
+it longer ago than readers are given to finish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from posixpath import basename
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.store.runtime import Runtime
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"^([0-9a-f]{16})-[0-9a-f]{16}(-delete)?\.parquet$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What a sweep did."""
+
+    deleted: int  # objects
+    expired: int  # transactions that will not commit any more
+
+
+def sweep(runtime: Runtime) -> Sweep:
+    """Expire dead transactions, then delete the objects that they and others left behind."""
+    # Listed first: what appears afterwards belongs to transactions that are not judged here.
+    listed: dict[str, list[str]] = {}
+    for path in runtime.storage.list():
+        match = _NAME.match(basename(path))
+        if match:
+            listed.setdefault(match.group(1), []).append(path)
+    now = runtime.clock.now()
+    with runtime.database.write() as connection:
+        expired = connection.execute(
+            sa.delete(t.transaction).where(
+                t.transaction.c.heartbeat_at < now - runtime.settings.transaction_timeout
+            )
+        ).rowcount
+    with runtime.database.read() as connection:
+        running = set(connection.execute(sa.select(t.transaction.c.txn_id)).scalars())
+        candidates = [path for txn, paths in listed.items() if txn not in running for path in paths]
+        garbage = list(_unreferenced(connection, candidates))
+    runtime.storage.delete(garbage)
+    scheduled = _delete_scheduled(runtime)
+    return Sweep(deleted=len(garbage) + scheduled, expired=expired)
+
+
+def _unreferenced(connection: sa.Connection, paths: Iterable[str]) -> Iterator[str]:
+    # By the object's own name: it is unique in the lake, and the catalog has paths in pieces.
+    for some in _batches(paths, 500):
+        names = {basename(path): path for path in some}
+        for table in (t.data_file, t.delete_file):
+            query = sa.select(table.c.path).where(table.c.path.in_(names))
+            for path in connection.execute(query).scalars():
+                names.pop(basename(path), None)
+        query = sa.select(t.scheduled_for_deletion.c.path).where(
+            t.scheduled_for_deletion.c.path.in_(names.values())
+        )
+        for path in connection.execute(query).scalars():
+            names.pop(basename(path), None)
+        yield from names.values()
+
+
+def _delete_scheduled(runtime: Runtime) -> int:
+    table = t.scheduled_for_deletion
+    due = runtime.clock.now() - runtime.settings.object_grace
+    with runtime.database.read() as connection:
+        rows = connection.execute(
+            sa.select(table.c.data_file_id, table.c.path).where(table.c.schedule_start < due)
+        ).all()
+    runtime.storage.delete(row.path for row in rows)
+    # The rows go last: after a crash in between, deleting the same objects again is harmless.
+    for some in _batches(rows, 500):
+        with runtime.database.write() as connection:
+            connection.execute(
+                sa.delete(table).where(table.c.data_file_id.in_([r.data_file_id for r in some]))
+            )
+    return len(rows)
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

@@ -1,0 +1,345 @@
+"""A transaction: a snapshot to read, a workspace to write to, and one commit.
+
+Always true: it reads the lake as it was at its base snapshot, plus its own writes. Objects are
+written as it goes; nothing of it is visible to others before `commit`, and nothing after
+`rollback`. How the workspace becomes a snapshot is in `commit`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.store import keys as key_search
+from tailrace.store import lookup
+from tailrace.store import rows as row_checks
+from tailrace.store.commit import commit
+from tailrace.store.deletes import union
+from tailrace.store.files import DataFile, Op
+from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.keys import Keys, Places
+from tailrace.store.predicate import matching
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.schema import TableInfo, check_name, new_columns, parse_columns, split_name
+from tailrace.store.workspace import SchemaWork, TableWork, Workspace
+from tailrace.store.write import fit_local, select_columns, write_rows
+
+if TYPE_CHECKING:
+    from tailrace.store.table import Table
+
+
+class Transaction:
+    """Begun by `lake.transaction()`; used as a context manager, it commits at the end."""
+
+    def __init__(self, runtime: Runtime, heartbeat: Heartbeat) -> None:
+        self._runtime = runtime
+        self._heartbeat = heartbeat
+        self._work = Workspace(id=secrets.token_hex(8))
+        self._registered = False
+        self._open = True
+        with runtime.database.read() as connection:
+            self.base = lookup.newest_snapshot(connection)
+        # The snapshot that the commit created; the base while there is none.
+        self.snapshot = self.base
+
+    # --- tables -----------------------------------------------------------------------------
+
+    def table(self, name: str) -> Table:
+        """A table, as this transaction sees it."""
+        from tailrace.store.table import Table
+
+        schema, plain = split_name(name)
+        self._find(schema, plain)
+        return Table(self._runtime, schema, plain, transaction=self)
+
+    def create_schema(self, name: str) -> None:
+        """Create a schema."""
+        check_name(name, "schema")
+        self._check_open()
+        if self._schema_id(name) is not None:
+            raise InvalidError(f"the schema {name!r} exists already")
+        number = self._work.provisional_id()
+        made = SchemaWork(id=number, name=name, path=_new_path(name), created=True)
+        self._work.schemas[name.casefold()] = made
+
+    def drop_schema(self, name: str) -> None:
+        """Drop an empty schema."""
+        self._check_open()
+        number = self._schema_id(name)
+        if number is None:
+            raise NotFoundError(f"there is no schema {name!r}")
+        if name.casefold() == "main":
+            raise InvalidError("the schema 'main' cannot be dropped")
+        inside = [plain for schema, plain in self.list_tables() if schema == name.casefold()]
+        if inside:
+            raise InvalidError(
+                f"the schema {name!r} still has tables ({', '.join(inside[:3])}): drop them first"
+            )
+        work = self._work.schemas.get(name.casefold())
+        if work is not None and work.created:
+            del self._work.schemas[name.casefold()]
+        else:
+            gone = SchemaWork(id=number, name=name, path="", created=False)
+            self._work.schemas[name.casefold()] = gone
+
+    def create_table(
+        self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None
+    ) -> Table:
+        """Create a table; see `Lake.create_table`."""
+        self._check_open()
+        schema, plain = split_name(name)
+        check_name(plain, "table")
+        schema_id = self._schema_id(schema)
+        if schema_id is None:
+            raise NotFoundError(f"there is no schema {schema!r}: lake.create_schema({schema!r})")
+        if self._peek(schema, plain) is not None:
+            raise InvalidError(f"the table {schema}.{plain} exists already")
+        key = [primary_key] if isinstance(primary_key, str) else list(primary_key or ())
+        bare = TableInfo(
+            id=self._work.provisional_id(),
+            uuid=str(uuid4()),
+            schema_id=schema_id,
+            schema=schema,
+            name=plain,
+            path=self._schema_path(schema) + _new_path(plain),
+            columns=(),
+        )
+        made = new_columns(bare, parse_columns(columns), key)
+        self._work.add(TableWork(base=None, info=made))
+        return self.table(name)
+
+    def drop_table(self, name: str) -> None:
+        """Drop a table. Older snapshots still have it."""
+        self._check_open()
+        self._find(*split_name(name)).dropped = True
+
+    def list_tables(self) -> list[tuple[str, str]]:
+        """Folded schema and name of every table that this transaction sees."""
+        with self._runtime.database.read() as connection:
+            found = {
+                (schema.casefold(), name.casefold())
+                for schema, name in lookup.list_tables(connection, self.base)
+            }
+        for key, work in self._work.tables.items():
+            if work.dropped:
+                found.discard(key)
+            else:
+                found.add(key)
+        return sorted(found)
+
+    # --- alterations (called by Table) ------------------------------------------------------
+
+    def alter(self, schema: str, name: str, change: Callable[[TableInfo], TableInfo]) -> None:
+        """Replace a table's description by what `change` makes of it."""
+        self._check_open()
+        work = self._find(schema, name)
+        work.info = change(work.info)
+
+    # --- rows (called by Table) -------------------------------------------------------------
+
+    def scan(self, schema: str, name: str) -> Scan:
+        """The rows of a table that this transaction sees."""
+        return self._scan(self._find(schema, name))
+
+    def append(self, schema: str, name: str, rows: object) -> None:
+        """Add rows; on a table with a key, keys that exist are an InvalidError."""
+        work = self._find(schema, name)
+        self._write(work, rows, Op.APPEND)
+
+    def upsert(self, schema: str, name: str, rows: object) -> None:
+        """Add rows, and replace those with the same key."""
+        work = self._find(schema, name)
+        if not work.info.key:
+            raise InvalidError(
+                f"{work.info.full_name} has no primary key: upsert needs one; use append"
+            )
+        self._write(work, rows, Op.UPSERT)
+
+    def _write(self, work: TableWork, rows: object, op: Op) -> None:
+        self._register()
+        table = work.info
+        written = write_rows(self._runtime, table, rows, txn_id=self._work.id, op=op)
+        self._work.objects.extend(file.path for file in written.files)
+        self._runtime.step("files written")
+        if table.key and written.rows:
+            scan = self._scan(work)
+            found = self._find_keys(
+                work, key_search.keys_of_files(self._runtime, table, written), scan
+            )
+            if found and op is Op.APPEND:
+                files = [live.file for live in scan.files]
+                shown = key_search.show_keys(self._runtime, table, found, files)
+                raise InvalidError(
+                    f"{table.full_name}: these keys exist already: {shown}; "
+                    "use upsert to replace rows"
+                )
+            work.remove(found)
+        work.written.append(written)
+
+    def delete(self, schema: str, name: str, what: object) -> None:
+        """Delete the rows that match a predicate in Spark SQL, or that have one of the keys."""
+        work = self._find(schema, name)
+        scan = self._scan(work)
+        if isinstance(what, str):
+            found = matching(self._runtime, scan, what, self._stats_reader(work))
+        else:
+            found = self._find_keys(work, self._given_keys(work.info, what), scan)
+        if found:
+            self._register()
+            work.remove(found)
+
+    def _given_keys(self, table: TableInfo, given: object) -> Keys:
+        """Keys that a user gave for a delete; other columns in them are ignored."""
+        if not table.key:
+            raise InvalidError(f"{table.full_name} has no primary key: delete by a predicate")
+        columns = table.key_columns
+        rows = row_checks.only_columns(given, columns)
+        if row_checks.is_spark(rows):
+            selected = select_columns(rows, table, columns)
+            limit = self._runtime.settings.local_rows
+            few = selected.limit(limit + 1).toArrow()
+            if few.num_rows > limit:
+                return key_search.keys_of_frame(table, selected)
+            rows = few.rename_columns([column.name for column in columns])
+        fitted = fit_local(rows, table, columns)
+        return key_search.keys_of_rows(self._runtime, table, fitted)
+
+    def _find_keys(self, work: TableWork, keys: Keys, scan: Scan) -> Places:
+        if not scan.files:
+            return {}
+        return key_search.find_keys(
+            self._runtime, keys, scan, self._stats_reader(work)(work.info.key)
+        )
+
+    def _stats_reader(self, work: TableWork) -> Callable[[Iterable[int]], Any]:
+        def read(column_ids: Iterable[int]) -> Any:
+            if work.base is None:
+                return {}
+            with self._runtime.database.read() as connection:
+                return lookup.file_stats(connection, work.base, tuple(column_ids), self.base)
+
+        return read
+
+    # --- end --------------------------------------------------------------------------------
+
+    def in_commit(self, also: Callable[[sa.Connection, int], None]) -> None:
+        """Run `also(connection, snapshot)` inside the catalog transaction of the commit.
+
+        What it writes commits with the rest or not at all. If it is all there is to commit, no
+        snapshot is created, and it gets the newest.
+        """
+        self._check_open()
+        self._work.also.append(also)
+
+    def commit(self) -> int:
+        """Make everything visible as one snapshot, and return its number."""
+        self._check_open()
+        try:
+            if self._work.needs_snapshot or self._work.also:
+                self._register()
+                self.snapshot = commit(self._runtime, self._work, self.base)
+                self._heartbeat.forget(self._work.id, remove=False)
+            elif self._registered:
+                self._heartbeat.forget(self._work.id, remove=True)
+        except BaseException:
+            self.rollback()
+            raise
+        self._open = False
+        return self.snapshot
+
+    def rollback(self) -> None:
+        """Give everything up. Its objects are deleted now or, after a crash, by the sweep."""
+        if not self._open:
+            return
+        self._open = False
+        if self._registered:
+            self._runtime.storage.delete(self._work.objects)
+            self._heartbeat.forget(self._work.id, remove=True)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.rollback()
+        elif self._open:
+            self.commit()
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidError("this transaction has ended: begin another")
+
+    def _register(self) -> None:
+        self._check_open()
+        if not self._registered:
+            self._heartbeat.register(self._work.id, self.base)
+            self._registered = True
+            self._runtime.step("registered")
+
+    def _find(self, schema: str, name: str) -> TableWork:
+        self._check_open()
+        found = self._peek(schema, name)
+        if found is None:
+            raise NotFoundError(f"there is no table {schema}.{name}")
+        return found
+
+    def _peek(self, schema: str, name: str) -> TableWork | None:
+        known = self._work.tables.get((schema.casefold(), name.casefold()))
+        if known is not None:
+            return None if known.dropped else known
+        with self._runtime.database.read() as connection:
+            info = lookup.find_table(connection, schema, name, self.base)
+        if info is None:
+            return None
+        return self._work.add(TableWork(base=info, info=info))
+
+    def _scan(self, work: TableWork) -> Scan:
+        if work.committed is None:
+            work.committed = ()
+            if work.base is not None:
+                with self._runtime.database.read() as connection:
+                    work.committed = tuple(lookup.data_files(connection, work.base, self.base))
+        every: list[DataFile] = [*work.committed, *work.files]
+        nothing = union([])
+        live = tuple(
+            LiveFile(file=file, removed=work.removed.get(file.key, nothing)) for file in every
+        )
+        return Scan(table=work.info, at=self.base, files=live)
+
+    def _schema_id(self, name: str) -> int | None:
+        known = self._work.schemas.get(name.casefold())
+        if known is not None:
+            return known.id if known.created else None
+        with self._runtime.database.read() as connection:
+            row = lookup.find_schema(connection, name, self.base)
+        return None if row is None else int(row.schema_id)
+
+    def _schema_path(self, name: str) -> str:
+        known = self._work.schemas.get(name.casefold())
+        if known is not None:
+            return known.path
+        with self._runtime.database.read() as connection:
+            row = lookup.find_schema(connection, name, self.base)
+        assert row is not None
+        return str(row.path)
+
+
+def _new_path(name: str) -> str:
+    """A directory for a new schema or table: readable where its name allows, and always new."""
+    readable = name if re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) else ""
+    return f"{readable}-{secrets.token_hex(4)}/".lstrip("-")

@@ -1,0 +1,277 @@
+"""Column types, in the three spellings that meet in a lake.
+
+A type is an Arrow type of a fixed shape (`canonical`). Users write Spark's spelling, the catalog
+keeps DuckLake's, and files carry Parquet's, which Arrow derives. This module knows no engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from tailrace.errors import InvalidError
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP_NTZ = pa.timestamp("us")
+
+# Arrow type, Spark's name, DuckLake's name.
+_ATOMIC: tuple[tuple[pa.DataType, str, str], ...] = (
+    (pa.bool_(), "boolean", "boolean"),
+    (pa.int8(), "tinyint", "int8"),
+    (pa.int16(), "smallint", "int16"),
+    (pa.int32(), "int", "int32"),
+    (pa.int64(), "bigint", "int64"),
+    (pa.float32(), "float", "float32"),
+    (pa.float64(), "double", "float64"),
+    (pa.string(), "string", "varchar"),
+    (pa.binary(), "binary", "blob"),
+    (pa.date32(), "date", "date"),
+    (TIMESTAMP, "timestamp", "timestamptz"),
+    (TIMESTAMP_NTZ, "timestamp_ntz", "timestamp"),
+)
+_TO_SPARK = {arrow: spark for arrow, spark, _ in _ATOMIC}
+_TO_LAKE = {arrow: lake for arrow, _, lake in _ATOMIC}
+_FROM_LAKE = {lake: arrow for arrow, _, lake in _ATOMIC}
+_FROM_SPARK = {spark: arrow for arrow, spark, _ in _ATOMIC} | {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "real": pa.float32(),
+    "timestamp_ltz": TIMESTAMP,
+}
+# What sqlglot makes of the names above.
+_FROM_SQLGLOT = {
+    exp.DataType.Type.BOOLEAN: pa.bool_(),
+    exp.DataType.Type.TINYINT: pa.int8(),
+    exp.DataType.Type.SMALLINT: pa.int16(),
+    exp.DataType.Type.INT: pa.int32(),
+    exp.DataType.Type.BIGINT: pa.int64(),
+    exp.DataType.Type.FLOAT: pa.float32(),
+    exp.DataType.Type.DOUBLE: pa.float64(),
+    exp.DataType.Type.TEXT: pa.string(),
+    exp.DataType.Type.BINARY: pa.binary(),
+    exp.DataType.Type.DATE: pa.date32(),
+    exp.DataType.Type.TIMESTAMPTZ: TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPLTZ: TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPNTZ: TIMESTAMP_NTZ,
+}
+
+_WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {
+    pa.int8(): (pa.int16(), pa.int32(), pa.int64()),
+    pa.int16(): (pa.int32(), pa.int64()),
+    pa.int32(): (pa.int64(),),
+    pa.float32(): (pa.float64(),),
+}
+
+
+def parse_type(text: str) -> pa.DataType:
+    """The type that a Spark type name stands for, for example `map<string, decimal(12,2)>`."""
+    plain = _FROM_SPARK.get(text.strip().lower())
+    if plain is not None:
+        return plain
+    try:
+        tree = exp.DataType.build(text, dialect="spark")
+    except (sqlglot.ParseError, sqlglot.TokenError, ValueError) as error:
+        raise InvalidError(f"cannot read the type {text!r}: write it as Spark SQL does") from error
+    return _from_tree(tree, text)
+
+
+def _from_tree(tree: exp.DataType, text: str) -> pa.DataType:
+    kind = tree.this
+    children = tree.expressions
+    if kind == exp.DataType.Type.DECIMAL:
+        numbers = [int(child.name) for child in children] or [10, 0]
+        precision, scale = (*numbers, 0)[:2]
+        if not 1 <= precision <= 38 or not 0 <= scale <= precision:
+            raise InvalidError(f"{text!r}: a decimal has 1 to 38 digits and at most as many places")
+        return pa.decimal128(precision, scale)
+    if kind == exp.DataType.Type.ARRAY and len(children) == 1:
+        return list_of(_from_tree(children[0], text))
+    if kind == exp.DataType.Type.MAP and len(children) == 2:
+        return map_of(_from_tree(children[0], text), _from_tree(children[1], text))
+    if kind == exp.DataType.Type.STRUCT and children:
+        fields = []
+        for child in children:
+            if not isinstance(child, exp.ColumnDef) or child.kind is None:
+                raise InvalidError(f"{text!r}: write a struct as struct<name: type, …>")
+            fields.append(pa.field(child.name, _from_tree(child.kind, text)))
+        return pa.struct(fields)
+    found = None if children else _FROM_SQLGLOT.get(kind)
+    if found is None:
+        known = ", ".join(sorted(spark for _, spark, _ in _ATOMIC))
+        raise InvalidError(
+            f"the type {text!r} is not supported: use {known}, decimal(p,s), "
+            "or array, struct and map of these"
+        )
+    return found
+
+
+def from_spark(described: Any) -> pa.DataType:
+    """The type that Spark describes with `DataType.jsonValue()`."""
+    if isinstance(described, str):
+        return parse_type(described)
+    kind = described["type"]
+    if kind == "array":
+        return list_of(from_spark(described["elementType"]))
+    if kind == "map":
+        return map_of(from_spark(described["keyType"]), from_spark(described["valueType"]))
+    if kind == "struct" and described["fields"]:
+        return pa.struct([pa.field(f["name"], from_spark(f["type"])) for f in described["fields"]])
+    raise InvalidError(f"a Spark column of type {kind!r} cannot be stored in a lake")
+
+
+def list_of(element: pa.DataType) -> pa.DataType:
+    """A list, its element named as Parquet prescribes."""
+    return pa.list_(pa.field("element", element))
+
+
+def map_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
+    """A map with nullable values."""
+    return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
+
+
+def canonical(given: pa.DataType) -> pa.DataType:
+    """The type in which a lake stores values of an Arrow type that came from outside."""
+    if given in _TO_SPARK:
+        return given
+    if pa.types.is_large_string(given) or pa.types.is_string_view(given):
+        return pa.string()
+    if pa.types.is_large_binary(given) or pa.types.is_binary_view(given):
+        return pa.binary()
+    if pa.types.is_fixed_size_binary(given):
+        return pa.binary()
+    if pa.types.is_timestamp(given):
+        return TIMESTAMP if given.tz else TIMESTAMP_NTZ
+    if pa.types.is_date64(given):
+        return pa.date32()
+    if pa.types.is_decimal(given) and given.precision <= 38 and given.scale >= 0:
+        return pa.decimal128(given.precision, given.scale)
+    if pa.types.is_dictionary(given):
+        return canonical(given.value_type)
+    if pa.types.is_map(given):
+        return map_of(canonical(given.key_type), canonical(given.item_type))
+    if _is_list(given):
+        return list_of(canonical(given.value_type))
+    if pa.types.is_struct(given) and given.num_fields:
+        return pa.struct([pa.field(f.name, canonical(f.type)) for f in given])
+    raise InvalidError(f"values of the Arrow type {given} cannot be stored in a lake")
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """Spark's spelling of a canonical type."""
+    if kind in _TO_SPARK:
+        return _TO_SPARK[kind]
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_map(kind):
+        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    fields = ",".join(f"{quote(f.name)}:{spark_type(f.type)}" for f in kind)
+    return f"struct<{fields}>"
+
+
+def lake_type(kind: pa.DataType) -> str:
+    """DuckLake's name of a canonical type; of a nested one, of its outermost part."""
+    if kind in _TO_LAKE:
+        return _TO_LAKE[kind]
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_map(kind):
+        return "map"
+    return "list" if pa.types.is_list(kind) else "struct"
+
+
+def from_lake_type(name: str, children: list[tuple[str, pa.DataType]]) -> pa.DataType:
+    """The type of a catalog row, given the names and types of the rows below it."""
+    if name in _FROM_LAKE:
+        return _FROM_LAKE[name]
+    if name.startswith("decimal("):
+        precision, scale = name[len("decimal(") : -1].split(",")
+        return pa.decimal128(int(precision), int(scale))
+    if name == "list":
+        return list_of(children[0][1])
+    if name == "map":
+        return map_of(children[0][1], children[1][1])
+    if name == "struct":
+        return pa.struct([pa.field(child, kind) for child, kind in children])
+    raise InvalidError(f"this lake has a column of type {name!r}, which Tailrace cannot read")
+
+
+def children_of(kind: pa.DataType) -> list[pa.Field]:
+    """The fields directly inside a nested type; nothing for an atomic one."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    if pa.types.is_list(kind):
+        return [kind.value_field]
+    return list(kind) if pa.types.is_struct(kind) else []
+
+
+def is_atomic(kind: pa.DataType) -> bool:
+    """True for anything but arrays, maps and structs."""
+    return not pa.types.is_nested(kind)
+
+
+def can_be_key(kind: pa.DataType) -> bool:
+    """Floats are out: NaN and the two zeros have no one meaning of "the same key"."""
+    return is_atomic(kind) and not pa.types.is_floating(kind)
+
+
+def can_widen(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether every value of `old` is a value of `new`, so that old files need no rewrite."""
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return bool(new.scale == old.scale and new.precision > old.precision)
+    return new in _WIDER.get(old, ())
+
+
+def accepts(column: pa.DataType, given: pa.DataType) -> bool:
+    """Whether values of `given` may be tried on a column; a value that doesn't fit fails later.
+
+    Numbers may come in any numeric type that holds them exactly; text is never read as a number,
+    and a time with a zone is never taken for one without.
+    """
+    if pa.types.is_null(given):
+        return True
+    if pa.types.is_map(column):
+        return (
+            pa.types.is_map(given)
+            and accepts(column.key_type, given.key_type)
+            and accepts(column.item_type, given.item_type)
+        )
+    if pa.types.is_list(column):
+        is_list = _is_list(given) and not pa.types.is_map(given)
+        return is_list and accepts(column.value_type, given.value_type)
+    if pa.types.is_struct(column):
+        return (
+            pa.types.is_struct(given)
+            and {f.name for f in column} == {f.name for f in given}
+            and all(accepts(f.type, given.field(f.name).type) for f in column)
+        )
+    if pa.types.is_floating(column):
+        return pa.types.is_floating(given) or pa.types.is_integer(given)
+    if pa.types.is_integer(column):
+        return pa.types.is_integer(given)
+    if pa.types.is_decimal(column):
+        return pa.types.is_decimal(given) or pa.types.is_integer(given)
+    try:
+        return bool(canonical(given) == column)
+    except InvalidError:
+        return False
+
+
+def _is_list(given: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(given)
+        or pa.types.is_large_list(given)
+        or pa.types.is_fixed_size_list(given)
+        or pa.types.is_list_view(given)
+    )
+
+
+def quote(name: str) -> str:
+    """A name as Spark SQL quotes it."""
+    return "`" + name.replace("`", "``") + "`"
