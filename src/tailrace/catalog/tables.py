@@ -38,7 +38,7 @@ class Time(TypeDecorator[datetime]):
             return value
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
 
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
+    def process_result_value(self, value: Any, _dialect: sa.Dialect) -> datetime | None:
         if value is None or isinstance(value, datetime):
             return value
         return datetime.fromisoformat(value)

@@ -70,7 +70,7 @@ class Storage:
             with pa.OSFile(str(place), "wb") as native:
                 sink = Sink(native=native)
                 yield sink
-            with open(place, "rb") as handle:
+            with place.open("rb") as handle:
                 os.fsync(handle.fileno())
                 sink.size = handle.seek(0, os.SEEK_END)
                 handle.seek(max(0, sink.size - 8))

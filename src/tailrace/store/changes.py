@@ -75,7 +75,7 @@ class Feed:
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for part in (*self.whole, *self.some))
+        return sum(p.rows for p in self.whole) + sum(p.rows for p in self.some)
 
     @property
     def may_cancel(self) -> bool:
@@ -93,7 +93,13 @@ class Feed:
 
 
 def plan(
-    runtime: Runtime, connection: sa.Connection, table: TableInfo, since: int, until: int, net: bool
+    runtime: Runtime,
+    connection: sa.Connection,
+    table: TableInfo,
+    since: int,
+    until: int,
+    *,
+    net: bool,
 ) -> Feed:
     """Find the changes; reads the catalog and delete files only."""
     lookup.check_snapshot(connection, since)

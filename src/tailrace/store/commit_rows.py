@@ -143,10 +143,7 @@ class Writer:
 
     def _table(self, prepared: PreparedTable) -> None:
         work = prepared.work
-        if work.base is None:
-            table_id = self._create(work.info)
-        else:
-            table_id = work.base.id
+        table_id = self._create(work.info) if work.base is None else work.base.id
         if work.dropped:
             self._drop(table_id)
         elif work.base is not None and work.base != work.info:
@@ -314,20 +311,20 @@ class Writer:
             )
             row_id += file.rows
             own_rows.append({"data_file_id": number, "file_key": file.key, "op": str(file.op)})
-            for s in file.stats:
-                stats_rows.append(
-                    {
-                        "data_file_id": number,
-                        "table_id": table_id,
-                        "column_id": s.column_id,
-                        "column_size_bytes": s.size,
-                        "value_count": s.values,
-                        "null_count": s.nulls,
-                        "min_value": s.min,
-                        "max_value": s.max,
-                        "contains_nan": s.has_nan,
-                    }
-                )
+            stats_rows += [
+                {
+                    "data_file_id": number,
+                    "table_id": table_id,
+                    "column_id": s.column_id,
+                    "column_size_bytes": s.size,
+                    "value_count": s.values,
+                    "null_count": s.nulls,
+                    "min_value": s.min,
+                    "max_value": s.max,
+                    "contains_nan": s.has_nan,
+                }
+                for s in file.stats
+            ]
         self._run(sa.insert(t.data_file), data_rows)
         self._run(sa.insert(t.file_column_stats), stats_rows)
         self._run(sa.insert(t.own_file), own_rows)

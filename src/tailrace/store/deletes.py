@@ -138,7 +138,7 @@ def write_deletes(
         for name, array in arrays.items()
     ]
     table = pa.table(list(arrays.values()), schema=pa.schema(fields))
-    directory, _, name = data_path.rpartition("/")
+    directory = data_path.rpartition("/")[0]
     path = f"{directory}/{new_object_name(txn_id, '-delete')}"
     with storage.open_write(path) as sink:
         pq.write_table(table, sink.native, compression="zstd")

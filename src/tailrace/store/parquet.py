@@ -45,8 +45,10 @@ class FileWriter:
             path = f"{self.table.path}{new_object_name(self.txn_id)}"
             file_key = secrets.randbits(63)
             footers: list[pq.FileMetaData] = []
-            count, nans = 0, {}
-            with self.storage.open_write(path) as sink:
+            count = 0
+            nans: dict[str, bool] = {}
+            # Two statements: the Parquet file must be complete before its object is.
+            with self.storage.open_write(path) as sink:  # noqa: SIM117
                 with self._open(sink.native, footers) as parquet:
                     while group is not None:
                         fitted = row_checks.fit(group, self.table.full_name, self.table.columns)

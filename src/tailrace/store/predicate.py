@@ -26,16 +26,16 @@ from tailrace.store.spark_scan import to_df
 Stats = Mapping[int, Mapping[int, ColumnStats]]
 
 # What a file's bounds must satisfy, if a row in it is to satisfy `column <op> value`.
-_POSSIBLE: dict[type[exp.Expression], Callable[[Any, Any, Any], bool]] = {
+_POSSIBLE: dict[type[exp.Binary], Callable[[Any, Any, Any], bool]] = {
     exp.EQ: lambda low, high, value: bool(low <= value <= high),
-    exp.LT: lambda low, high, value: bool(low < value),
-    exp.LTE: lambda low, high, value: bool(low <= value),
-    exp.GT: lambda low, high, value: bool(high > value),
-    exp.GTE: lambda low, high, value: bool(high >= value),
+    exp.LT: lambda low, _, value: bool(low < value),
+    exp.LTE: lambda low, _, value: bool(low <= value),
+    exp.GT: lambda _, high, value: bool(high > value),
+    exp.GTE: lambda _, high, value: bool(high >= value),
 }
 _MIRROR = {exp.EQ: exp.EQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 
-Condition = tuple[Column, type[exp.Expression], Any]
+Condition = tuple[Column, type[exp.Binary], Any]
 
 
 def matching(
@@ -65,10 +65,10 @@ def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition
         tree = sqlglot.parse_one(predicate, dialect="spark")
     except sqlglot.errors.SqlglotError:
         return  # Spark will say what is wrong with it, or knows better
-    for part in tree.flatten() if isinstance(tree, exp.And) else [tree]:
-        part = part.unnest()
+    for piece in tree.flatten() if isinstance(tree, exp.And) else [tree]:
+        part = piece.unnest()
         kind = type(part)
-        if kind in _POSSIBLE:
+        if isinstance(part, exp.Binary) and kind in _POSSIBLE:
             found = _condition(part.left, kind, part.right, table)
             found = found or _condition(part.right, _MIRROR[kind], part.left, table)
             if found:
@@ -76,7 +76,7 @@ def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition
 
 
 def _condition(
-    side: exp.Expression, kind: type[exp.Expression], other: exp.Expression, table: TableInfo
+    side: exp.Expr, kind: type[exp.Binary], other: exp.Expr, table: TableInfo
 ) -> Condition | None:
     if not isinstance(side, exp.Column) or side.table:
         return None
@@ -88,7 +88,7 @@ def _condition(
     return None if value is None else (column, kind, value)
 
 
-def _literal(tree: exp.Expression, kind: pa.DataType) -> Any:
+def _literal(tree: exp.Expr, kind: pa.DataType) -> Any:
     """A literal as a value that compares with the column's bounds, where that is beyond doubt."""
     negative = isinstance(tree, exp.Neg)
     literal = tree.this if negative else tree

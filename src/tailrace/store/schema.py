@@ -212,13 +212,13 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
     raise InvalidError("give columns as a dict of Spark type names, an Arrow or a Spark schema")
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: object, what: str) -> None:
     """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
     if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
         raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
 
 
-def split_name(name: str) -> tuple[str, str]:
+def split_name(name: object) -> tuple[str, str]:
     """`"orders"` is ("main", "orders"); a name with dots in it is quoted with backticks."""
     if not isinstance(name, str):
         raise InvalidError(f"a table's name is text such as 'sales.orders', not {name!r}")

@@ -40,11 +40,11 @@ def of_file(
             footer.row_group(group).column(places[column.physical])
             for group in range(footer.num_row_groups)
         ]
-        result.append(_merge(column, chunks, nans.get(column.physical)))
+        result.append(_merge(column, chunks, has_nan=nans.get(column.physical)))
     return tuple(result)
 
 
-def _merge(column: Column, chunks: list[Any], has_nan: bool | None) -> ColumnStats:
+def _merge(column: Column, chunks: list[Any], *, has_nan: bool | None) -> ColumnStats:
     rows = sum(chunk.num_values for chunk in chunks)
     nulls = sum(chunk.statistics.null_count for chunk in chunks)
     low, high = None, None

@@ -89,9 +89,9 @@ class Table:
         Columns: `_change` ("insert" or "delete"), `_snapshot`, then the table's; a deleted row
         comes as it was. `net=False` shows every step, also of rows that came and went.
         """
-        return feed.to_df(self._runtime, self._feed(since, until, net))
+        return feed.to_df(self._runtime, self._feed(since, until, net=net))
 
-    def _feed(self, since: int, until: int | None, net: bool) -> feed.Feed:
+    def _feed(self, since: int, until: int | None, *, net: bool) -> feed.Feed:
         if self._transaction is not None:
             raise InvalidError("the change feed is of committed snapshots: ask lake.table(…)")
         with self._runtime.database.read() as connection:
@@ -101,7 +101,7 @@ class Table:
             table = lookup.find_table(connection, self._schema, self._name, until)
             if table is None:
                 raise self._missing(until)
-            return feed.plan(self._runtime, connection, table, since, until, net)
+            return feed.plan(self._runtime, connection, table, since, until, net=net)
 
     def _scan(self, at: int | None) -> Scan:
         if self._transaction is not None:

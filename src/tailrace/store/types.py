@@ -252,11 +252,11 @@ def accepts(column: pa.DataType, given: pa.DataType) -> bool:
             and all(accepts(f.type, given.field(f.name).type) for f in column)
         )
     if pa.types.is_floating(column):
-        return pa.types.is_floating(given) or pa.types.is_integer(given)
+        return bool(pa.types.is_floating(given) or pa.types.is_integer(given))
     if pa.types.is_integer(column):
-        return pa.types.is_integer(given)
+        return bool(pa.types.is_integer(given))
     if pa.types.is_decimal(column):
-        return pa.types.is_decimal(given) or pa.types.is_integer(given)
+        return bool(pa.types.is_decimal(given) or pa.types.is_integer(given))
     try:
         return bool(canonical(given) == column)
     except InvalidError:

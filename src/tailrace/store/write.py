@@ -86,7 +86,10 @@ def _write_frame(writer: FileWriter, frame: Any) -> tuple[DataFile, ...]:
     for result in results:
         if result["error"] is not None:
             raise InvalidError(result["error"])
-    files = [pickle.loads(result["file"]) for result in results]
+    files = [
+        pickle.loads(result["file"])  # noqa: S301 (from our own workers)
+        for result in results
+    ]
     return tuple(files)
 
 
