@@ -46,13 +46,17 @@ class Heartbeat:
                 )
                 self._thread.start()
 
-    def forget(self, txn_id: str, *, remove: bool) -> None:
-        """Stop renewing a transaction; with `remove`, take it out of the catalog too."""
+    def forget(self, txn_id: str) -> None:
+        """Stop renewing a transaction that has ended."""
         with self._lock:
             self._alive.discard(txn_id)
-        if remove:
-            with self._database.write() as connection:
-                connection.execute(sa.delete(t.transaction).where(t.transaction.c.txn_id == txn_id))
+
+    def remove(self, txn_id: str) -> bool:
+        """End a transaction without a commit; False if it was committed or expired before."""
+        self.forget(txn_id)
+        with self._database.write() as connection:
+            statement = sa.delete(t.transaction).where(t.transaction.c.txn_id == txn_id)
+            return connection.execute(statement).rowcount == 1
 
     def beat(self) -> None:
         """Renew every transaction of this process."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import sqlalchemy as sa
 
-from tailrace.errors import InvalidError, NotFoundError
+from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.store import keys as key_search
 from tailrace.store import lookup
 from tailrace.store import rows as row_checks
@@ -246,9 +247,9 @@ class Transaction:
             if self._work.needs_snapshot or self._work.also:
                 self._register()
                 self.snapshot = commit(self._runtime, self._work, self.base)
-                self._heartbeat.forget(self._work.id, remove=False)
+                self._heartbeat.forget(self._work.id)
             elif self._registered:
-                self._heartbeat.forget(self._work.id, remove=True)
+                self._heartbeat.remove(self._work.id)
         except BaseException:
             self.rollback()
             raise
@@ -256,13 +257,17 @@ class Transaction:
         return self.snapshot
 
     def rollback(self) -> None:
-        """Give everything up. Its objects are deleted now or, after a crash, by the sweep."""
+        """Give everything up. Its objects are deleted now or, if that fails, by the sweep."""
         if not self._open:
             return
         self._open = False
-        if self._registered:
-            self._runtime.storage.delete(self._work.objects)
-            self._heartbeat.forget(self._work.id, remove=True)
+        if not self._registered:
+            return
+        with suppress(UnavailableError):
+            # An error can come after the commit, or leave in doubt whether there was one: only
+            # who takes the transaction's row out of the catalog knows that there never will be.
+            if self._heartbeat.remove(self._work.id):
+                self._runtime.storage.delete(self._work.objects)
 
     def __enter__(self) -> Transaction:
         return self
