@@ -110,8 +110,10 @@ class Writer:
 
     def _schema(self, schema: SchemaWork) -> None:
         there = lookup.find_schema(self._connection, schema.name, self._newest)
+        if schema.replaces is not None:
+            self._drop_schema(schema.name, schema.replaces, there)
         if schema.created:
-            if there is not None:
+            if there is not None and there.schema_id != schema.replaces:
                 raise ConflictError(f"another transaction created the schema {schema.name!r}")
             self._run(
                 sa.insert(t.schema).values(
@@ -124,16 +126,20 @@ class Writer:
                 )
             )
             self._changes.append(f"created_schema:{_quoted(schema.name)}")
-            return
+        else:
+            self._drop_schema(schema.name, schema.id, there)
+
+    def _drop_schema(self, name: str, number: int, there: sa.Row[Any] | None) -> None:
         inside = self._run(
-            sa.select(t.table.c.table_id)
-            .where(t.table.c.schema_id == schema.id, lookup.visible(t.table, self._newest))
-            .limit(1)
-        ).first()
-        if there is None or (inside is not None and not self._drops(inside.table_id)):
-            raise ConflictError(f"another transaction changed the schema {schema.name!r}")
-        self._end(t.schema, t.schema.c.schema_id == schema.id)
-        self._changes.append(f"dropped_schema:{schema.id}")
+            sa.select(t.table.c.table_id).where(
+                t.table.c.schema_id == number, lookup.visible(t.table, self._newest)
+            )
+        ).scalars()
+        gone = there is None or there.schema_id != number
+        if gone or not all(self._drops(table_id) for table_id in inside):
+            raise ConflictError(f"another transaction changed the schema {name!r}")
+        self._end(t.schema, t.schema.c.schema_id == number)
+        self._changes.append(f"dropped_schema:{number}")
 
     def _drops(self, table_id: int) -> bool:
         return any(

@@ -68,8 +68,14 @@ class Transaction:
         if self._schema_id(name) is not None:
             raise InvalidError(f"the schema {name!r} exists already")
         number = self._work.provisional_id()
-        made = SchemaWork(id=number, name=name, path=_new_path(name), created=True)
-        self._work.schemas[name.casefold()] = made
+        dropped = self._work.schemas.get(name.casefold())
+        self._work.schemas[name.casefold()] = SchemaWork(
+            id=number,
+            name=name,
+            path=_new_path(name),
+            created=True,
+            replaces=dropped.id if dropped is not None else None,
+        )
 
     def drop_schema(self, name: str) -> None:
         """Drop an empty schema."""
@@ -85,11 +91,13 @@ class Transaction:
                 f"the schema {name!r} still has tables ({', '.join(inside[:3])}): drop them first"
             )
         work = self._work.schemas.get(name.casefold())
-        if work is not None and work.created:
+        if work is not None:
             del self._work.schemas[name.casefold()]
-        else:
-            gone = SchemaWork(id=number, name=name, path="", created=False)
-            self._work.schemas[name.casefold()] = gone
+            if work.replaces is None:
+                return
+            number = work.replaces
+        gone = SchemaWork(id=number, name=name, path="", created=False)
+        self._work.schemas[name.casefold()] = gone
 
     def create_table(
         self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None

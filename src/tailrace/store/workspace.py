@@ -21,6 +21,7 @@ class SchemaWork:
     name: str
     path: str
     created: bool
+    replaces: int | None = None  # the schema of that name that was dropped before
 
 
 @dataclass(kw_only=True)
