@@ -1,0 +1,29 @@
+"""Rows in a form that tests compare: plain values, in an order of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def bag(rows: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows as sorted tuples. NULLs sort first, and any types sort."""
+    return sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True), key=_order)
+
+
+def column(rows: pa.Table, name: str) -> list[Any]:
+    """The values of one column, sorted."""
+    return sorted(rows.column(name).to_pylist(), key=lambda value: _order((value,)))
+
+
+def _order(row: tuple[Any, ...]) -> list[tuple[bool, str, Any]]:
+    return [
+        (value is not None, type(value).__name__, value if _sorts(value) else repr(value))
+        for value in row
+    ]
+
+
+def _sorts(value: Any) -> bool:
+    return isinstance(value, int | str | bytes)
