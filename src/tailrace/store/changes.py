@@ -179,7 +179,8 @@ def _without_equal_images(feed: pa.Table, table: TableInfo) -> pa.Table:
 def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
     """A feed of any size."""
     from tailrace.store import spark_changes
+    from tailrace.store.spark_scan import local_frame
 
     if is_small(runtime, feed):
-        return runtime.spark().createDataFrame(to_arrow(runtime, feed))
+        return local_frame(runtime, to_arrow(runtime, feed))
     return spark_changes.to_df(runtime, feed)

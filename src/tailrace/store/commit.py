@@ -160,6 +160,7 @@ def _prepare_table(
                 txn_id=txn_id,
             )
             prepared.deletes.append((file, written))
+            runtime.step("delete file written")
     if newest > base and table.info.key and table.files and table.base is not None:
         _check_keys(runtime, connection, table, base, newest)
     _prepare_deletes(runtime, connection, table, prepared, txn_id, newest)
@@ -202,6 +203,7 @@ def _prepare_deletes(
             txn_id=txn_id,
         )
         prepared.deletes.append((file, written))
+        runtime.step("delete file written")
 
 
 def _rows_gone(table: TableWork) -> ConflictError:

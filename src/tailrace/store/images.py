@@ -55,12 +55,18 @@ def _same_lists(left: pa.Array, right: pa.Array, both: Flags) -> Flags:
     result = np.zeros(len(left), bool)
     lengths = [_lengths(array) for array in (left, right)]
     rows = np.flatnonzero(both & (lengths[0] == lengths[1]))
-    inside = [array.take(pa.array(rows)).flatten() for array in (left, right)]
-    differs = np.concatenate([[0], np.cumsum(~_same(*inside))])
+    inside = [_inside(array.take(pa.array(rows))) for array in (left, right)]
+    equal = np.logical_and.reduce([_same(*pair) for pair in zip(*inside, strict=True)])
+    differs = np.concatenate([[0], np.cumsum(~equal)])
     ends = np.cumsum(lengths[0][rows])
     starts = ends - lengths[0][rows]
     result[rows] = differs[ends] == differs[starts]
     return result
+
+
+def _inside(array: pa.Array) -> list[pa.Array]:
+    """What lists without NULLs hold, end to end; of maps, the keys and the values."""
+    return [array.keys, array.items] if pa.types.is_map(array.type) else [array.flatten()]
 
 
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ from tailrace.store.files import ColumnStats, DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, read_file
 from tailrace.store.schema import FILE, POS, Column, TableInfo
-from tailrace.store.spark_scan import load, to_df
+from tailrace.store.spark_scan import load, local_frame, to_df
 from tailrace.store.write import Written
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def keys_of_rows(runtime: Runtime, table: TableInfo, local: pa.Table) -> Keys:
         rows=local.num_rows,
         pieces=(tuple(bounds),),
         local=local,
-        frame=lambda: runtime.spark().createDataFrame(local),
+        frame=lambda: local_frame(runtime, local),
     )
 
 

@@ -14,7 +14,7 @@ from tailrace.store.changes import DELETE, DeletedRows, Feed, WholeFile
 from tailrace.store.deletes import to_words
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, Column
-from tailrace.store.spark_scan import deleted_places, keep_unmarked, load, name_columns
+from tailrace.store.spark_scan import deleted_places, keep_unmarked, load, local_frame, name_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,19 +37,18 @@ def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
 def _whole(runtime: Runtime, parts: Sequence[WholeFile], columns: Sequence[Column]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    facts = runtime.spark().createDataFrame(
-        pa.table(
-            {
-                FILE: [part.file.key for part in parts],
-                CHANGE: [part.change for part in parts],
-                SNAPSHOT: [part.snapshot for part in parts],
-                "_bits": pa.array([to_words(p.without) for p in parts], pa.list_(pa.int64())),
-            }
-        )
-    )
+    words = [to_words(part.without) for part in parts]
+    facts = {
+        FILE: [part.file.key for part in parts],
+        CHANGE: [part.change for part in parts],
+        SNAPSHOT: [part.snapshot for part in parts],
+        "_bits": pa.array(words, types.list_of(pa.int64())),
+    }
     files = {part.file.key: part.file for part in parts}
     data = load(runtime, list(files.values()), [*columns, *HIDDEN])
-    return _marked(keep_unmarked(data.join(F.broadcast(facts), FILE)), columns)
+    return _marked(
+        keep_unmarked(data.join(F.broadcast(local_frame(runtime, pa.table(facts))), FILE)), columns
+    )
 
 
 def _some(runtime: Runtime, parts: Sequence[DeletedRows], columns: Sequence[Column]) -> DataFrame:
@@ -61,15 +60,12 @@ def _some(runtime: Runtime, parts: Sequence[DeletedRows], columns: Sequence[Colu
         data = data.where(near)
     count = sum(part.rows for part in parts)
     if count <= runtime.settings.local_keys:
-        places = runtime.spark().createDataFrame(
-            pa.table(
-                {
-                    FILE: np.concatenate([np.full(p.rows, p.file.key) for p in parts]),
-                    POS: np.concatenate([p.deleted.positions for p in parts]),
-                    SNAPSHOT: np.concatenate([p.deleted.snapshots for p in parts]),
-                }
-            )
-        )
+        known = {
+            FILE: np.concatenate([np.full(p.rows, p.file.key) for p in parts]),
+            POS: np.concatenate([p.deleted.positions for p in parts]),
+            SNAPSHOT: np.concatenate([p.deleted.snapshots for p in parts]),
+        }
+        places = local_frame(runtime, pa.table(known))
     else:
         low = min(int(part.deleted.snapshots.min()) for part in parts)
         high = max(int(part.deleted.snapshots.max()) for part in parts)

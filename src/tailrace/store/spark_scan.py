@@ -52,7 +52,8 @@ def to_df(runtime: Runtime, scan: Scan, *, places: bool = False) -> DataFrame:
     if masked:
         parts.append(_masked(runtime, scan.at, masked, columns))
     if not parts:
-        return _empty(runtime.spark(), columns)
+        schema = pa.schema([(c.name, c.type) for c in columns])
+        return local_frame(runtime, schema.empty_table())
     result = parts[0]
     for part in parts[1:]:
         result = result.unionAll(part)
@@ -69,9 +70,9 @@ def _masked(
     own_deletes = any(len(live.removed) for live in files)
     if own_deletes or sum(live.file.rows for live in files) <= runtime.settings.bitmap_rows:
         words = [to_words(live.dead(runtime, at)) for live in files]
-        bitmaps = runtime.spark().createDataFrame(
-            pa.table({FILE: [live.file.key for live in files], "_bits": words})
-        )
+        bits = pa.array(words, types.list_of(pa.int64()))
+        keys = [live.file.key for live in files]
+        bitmaps = local_frame(runtime, pa.table({FILE: keys, "_bits": bits}))
         kept = keep_unmarked(data.join(F.broadcast(bitmaps), FILE))
     else:
         gone = deleted_places(runtime, [live.file for live in files])
@@ -89,15 +90,12 @@ def deleted_places(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
     from pyspark.sql import functions as F
 
     spark, storage = runtime.spark(), runtime.storage
-    keys = spark.createDataFrame(
-        pa.table(
-            {
-                PATH_FIELD: [storage.uri(file.path) for file in files],
-                FILE: [file.key for file in files],
-                "_begin": [file.deletes.begin if file.deletes else -1 for file in files],
-            }
-        )
-    )
+    facts = {
+        PATH_FIELD: [storage.uri(file.path) for file in files],
+        FILE: [file.key for file in files],
+        "_begin": [file.deletes.begin if file.deletes else -1 for file in files],
+    }
+    keys = local_frame(runtime, pa.table(facts))
     schema = f"{PATH_FIELD} string, {POS_FIELD} bigint, {SNAPSHOT_FIELD} bigint"
     paths = [file.deletes.path for file in files if file.deletes]
     # A delete file of a single snapshot doesn't repeat it for each position.
@@ -110,9 +108,22 @@ def deleted_places(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
     )
 
 
+def local_frame(runtime: Runtime, rows: pa.Table) -> DataFrame:
+    """Arrow rows of canonical types as a DataFrame.
+
+    The schema is spelled out, because Spark would read a timestamp without a zone as one with;
+    and there is at least one batch, because Spark takes no nested column without.
+    """
+    batches = rows.combine_chunks().to_batches() or [
+        pa.RecordBatch.from_arrays([pa.array([], f.type) for f in rows.schema], schema=rows.schema)
+    ]
+    table = pa.Table.from_batches(batches)
+    return runtime.spark().createDataFrame(table, types.spark_schema(table.schema))
+
+
 def load(runtime: Runtime, files: Sequence[DataFile], columns: Sequence[Column]) -> DataFrame:
     """The files' rows under the columns' physical names."""
-    schema = ", ".join(f"{types.quote(c.physical)} {types.spark_type(c.type)}" for c in columns)
+    schema = types.spark_schema(pa.schema([(c.physical, c.type) for c in columns]))
     return _read(runtime.spark(), runtime.storage, [file.path for file in files], schema)
 
 
@@ -135,11 +146,6 @@ def name_columns(columns: Sequence[Column]) -> list[SparkColumn]:
     from pyspark.sql import functions as F
 
     return [F.col(types.quote(c.physical)).alias(c.name) for c in columns]
-
-
-def _empty(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
-    schema = ", ".join(f"{types.quote(c.name)} {types.spark_type(c.type)}" for c in columns)
-    return spark.createDataFrame([], schema)
 
 
 def _escape(path: str) -> str:

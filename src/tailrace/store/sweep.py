@@ -47,11 +47,13 @@ def sweep(runtime: Runtime) -> Sweep:
                 t.transaction.c.heartbeat_at < now - runtime.settings.transaction_timeout
             )
         ).rowcount
+    runtime.step("transactions expired")
     with runtime.database.read() as connection:
         running = set(connection.execute(sa.select(t.transaction.c.txn_id)).scalars())
         candidates = [path for txn, paths in listed.items() if txn not in running for path in paths]
         garbage = list(_unreferenced(connection, candidates))
     runtime.storage.delete(garbage)
+    runtime.step("garbage deleted")
     scheduled = _delete_scheduled(runtime)
     return Sweep(deleted=len(garbage) + scheduled, expired=expired)
 
@@ -80,6 +82,7 @@ def _delete_scheduled(runtime: Runtime) -> int:
             sa.select(table.c.data_file_id, table.c.path).where(table.c.schedule_start < due)
         ).all()
     runtime.storage.delete(row.path for row in rows)
+    runtime.step("replaced files deleted")
     # The rows go last: after a crash in between, deleting the same objects again is harmless.
     for some in _batches(rows, 500):
         with runtime.database.write() as connection:

@@ -275,6 +275,7 @@ class Transaction:
             # An error can come after the commit, or leave in doubt whether there was one: only
             # who takes the transaction's row out of the catalog knows that there never will be.
             if self._heartbeat.remove(self._work.id):
+                self._runtime.step("given up")
                 self._runtime.storage.delete(self._work.objects)
 
     def __enter__(self) -> Transaction:

@@ -175,6 +175,11 @@ def spark_type(kind: pa.DataType) -> str:
     return f"struct<{fields}>"
 
 
+def spark_schema(schema: pa.Schema) -> str:
+    """A schema of canonical types as Spark writes it."""
+    return ", ".join(f"{quote(f.name)} {spark_type(f.type)}" for f in schema)
+
+
 def lake_type(kind: pa.DataType) -> str:
     """DuckLake's name of a canonical type; of a nested one, of its outermost part."""
     if kind in _TO_LAKE:
