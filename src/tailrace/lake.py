@@ -230,12 +230,14 @@ def _start_spark() -> SparkSession:
         return active
     # Workers must run the Python that has Tailrace and its libraries.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     cores = os.cpu_count() or 2
     builder = SparkSession.builder.appName("tailrace")
     if "SPARK_REMOTE" not in os.environ and "SPARK_MASTER" not in os.environ:
         builder = builder.master("local[*]")
     return (
         builder.config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", str(cores))
         # Files are named, not listed: looking at a few hundred is faster than a job for it.
