@@ -223,6 +223,7 @@ class _SparkProvider:
 
 
 def _start_spark() -> SparkSession:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -230,18 +231,18 @@ def _start_spark() -> SparkSession:
         return active
     # Workers must run the Python that has Tailrace and its libraries.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "SPARK_REMOTE" in os.environ or SparkConf().contains("spark.master"):
+        return SparkSession.builder.getOrCreate()  # Connect or spark-submit has set it all up
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    cores = os.cpu_count() or 2
-    builder = SparkSession.builder.appName("tailrace")
-    if "SPARK_REMOTE" not in os.environ and "SPARK_MASTER" not in os.environ:
-        builder = builder.master("local[*]")
     return (
-        builder.config("spark.ui.enabled", "false")
+        SparkSession.builder.appName("tailrace")
+        .master("local[*]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", str(cores))
+        .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
         # Files are named, not listed: looking at a few hundred is faster than a job for it.
         .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "2000")
-        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
