@@ -26,5 +26,5 @@ class Runtime:
     settings: Settings
     clock: Clock
     spark: Callable[[], SparkSession]  # starts Spark at its first call
-    # Called with a name before each step of a write and commit: where tests kill the process.
+    # Called with a name at each step of a write, commit and sweep: where tests kill the process.
     step: Callable[[str], None]

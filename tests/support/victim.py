@@ -1,0 +1,81 @@
+"""Work that a test has killed half-way: what it does, and how it dies."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import tailrace
+    from tests.support.lakes import LakeArgs
+
+# Not a step of the store's own: an object of which only the beginning has been written.
+HALF_WRITTEN = "half written"
+
+
+def run(
+    args: LakeArgs, work: Callable[..., object], arguments: tuple[Any, ...], step: str, nth: int
+) -> None:
+    """Do `work(lake, *arguments)`, and die when a step is reached for the nth time."""
+    reached = itertools.count(1)
+
+    def on_step(name: str) -> None:
+        if name == step and next(reached) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if step == HALF_WRITTEN:
+        _announce_half_written(on_step)
+    with args.connect(on_step=on_step) as lake:
+        work(lake, *arguments)
+
+
+def _announce_half_written(on_step: Callable[[str], None]) -> None:
+    write = pq.ParquetWriter.write_table
+
+    def write_table(self: Any, *arguments: Any, **options: Any) -> None:
+        write(self, *arguments, **options)
+        on_step(HALF_WRITTEN)
+
+    pq.ParquetWriter.write_table = write_table
+
+
+def several_writes(lake: tailrace.Lake, number: int) -> None:
+    """One transaction of every kind of write, on the tables `account`, `log` and a new one."""
+    first = 10 * number
+    with lake.transaction() as txn:
+        txn.table("log").append([{"n": number, "text": "moved"}])
+        account = txn.table("account")
+        account.upsert([{"id": first, "v": "new"}, {"id": first + 9, "v": "new"}])
+        account.delete([{"id": first + 1}])
+        txn.create_table(f"extra_{number}", {"n": "bigint"}).append([{"n": number}])
+        # Changed once more: this file of the transaction itself gets a delete file.
+        account.upsert([{"id": first + 9, "v": "newer"}])
+
+
+def give_up(lake: tailrace.Lake, number: int) -> None:
+    """Write, and then think better of it."""
+    txn = lake.transaction()
+    txn.table("log").append([{"n": number, "text": "never"}])
+    txn.rollback()
+
+
+def sweep(lake: tailrace.Lake) -> None:
+    """Clean up."""
+    lake.sweep()
+
+
+def create_and_die(args: LakeArgs) -> None:
+    """Create a lake, and die before its catalog is complete."""
+    from tailrace.catalog import migrate
+
+    def die(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    migrate._first_snapshot = die
+    args.connect()
