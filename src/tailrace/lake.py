@@ -66,20 +66,25 @@ def connect(
     """
     settings = settings or Settings()
     clock = clock or SystemClock()
+    place = None if data is None else normalize_data_path(data)
+    beside = None
     if isinstance(lake, str) and "://" in lake:
         database = Database(lake, lock_timeout=settings.lock_timeout)
-        place = None if data is None else normalize_data_path(data)
     else:
         directory = Path(lake).expanduser().absolute()
         if directory.exists() and not directory.is_dir():
             raise InvalidError(f"{directory} is a file: a lake is a directory")
         directory.mkdir(parents=True, exist_ok=True)
+        beside = normalize_data_path(directory / "data")
         database = Database(directory / CATALOG_FILE, lock_timeout=settings.lock_timeout)
-        place = normalize_data_path(directory / "data" if data is None else data)
-
-    stored = open_catalog(
-        database, data_path=place, now=clock.now(), creator=f"Tailrace {__version__}"
-    )
+    creator = f"Tailrace {__version__}"
+    try:
+        stored = open_catalog(
+            database, data_path=place, beside=beside, now=clock.now(), creator=creator
+        )
+    except BaseException:
+        database.close()
+        raise
     storage = Storage(stored, storage_options)
     if storage.local is not None:
         storage.local.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,7 @@ def test_images_are_the_same_just_if_nothing_tells_them_apart(
     kind: str, left: object, right: object, same: bool
 ) -> None:
     # Between others, so that a mistake about where values start would show.
-    filler = {"array": [[9]], "map": [[("z", None)]]}.get(kind.split("<")[0], [None])
+    filler = {"array": [[9]], "map": [[("z", None)]]}.get(kind.split("<", maxsplit=1)[0], [None])
     if kind == "array<array<double>>":
         filler = [[[9.0]]]
     tables = [

@@ -15,9 +15,10 @@ import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
-from tailrace.errors import InvalidError, NotFoundError
+from tailrace.errors import InvalidError
 
 FORMAT_VERSION = "1.0"
+_IS_DATA_PATH = sa.and_(t.lake_metadata.c.key == "data_path", t.lake_metadata.c.scope.is_(None))
 
 
 def _create_everything(connection: sa.Connection) -> None:
@@ -29,31 +30,41 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_everything,)
 
 
 def open_catalog(
-    database: Database, *, data_path: str | None, now: datetime, creator: str, create: bool = True
+    database: Database, *, data_path: str | None, beside: str | None, now: datetime, creator: str
 ) -> str:
-    """Create or migrate the catalog; returns the path under which the lake's objects lie."""
+    """Create or migrate the catalog; returns the path under which the lake's objects lie.
+
+    `data_path` is what the caller asks for. Without one, a lake in a directory keeps its objects
+    in `beside`: wherever the directory is now, because it may have been moved or copied.
+    """
     with database.read() as connection:
         found = _versions(connection)
     if found is None or found[1] < len(MIGRATIONS):
-        if found is None and not create:
-            raise NotFoundError(f"there is no lake at {database.url.render_as_string()}")
         with database.lock() as connection:
-            _migrate(connection, data_path=data_path, now=now, creator=creator)
+            _migrate(connection, data_path=data_path, beside=beside, now=now, creator=creator)
     with database.read() as connection:
         found = _versions(connection)
         assert found is not None
         _check(*found)
-        stored = connection.execute(
-            sa.select(t.lake_metadata.c.value).where(
-                t.lake_metadata.c.key == "data_path", t.lake_metadata.c.scope.is_(None)
-            )
-        ).scalar_one()
+        stored = str(
+            connection.execute(sa.select(t.lake_metadata.c.value).where(_IS_DATA_PATH)).scalar_one()
+        )
+        is_beside = connection.execute(
+            sa.select(t.own_metadata.c.key).where(t.own_metadata.c.key == "data_is_beside")
+        ).first()
+    if is_beside and beside is not None:
+        if stored != beside:
+            with database.write() as connection:  # for other readers
+                connection.execute(
+                    sa.update(t.lake_metadata).where(_IS_DATA_PATH).values(value=beside)
+                )
+        stored = beside
     if data_path is not None and data_path != stored:
         raise InvalidError(
             f"this lake's objects are in {stored!r}, not in {data_path!r}: "
             "leave data= out, or give the same place"
         )
-    return str(stored)
+    return stored
 
 
 def _versions(connection: sa.Connection) -> tuple[str, int] | None:
@@ -87,7 +98,12 @@ def _check(format_version: str, own_version: int) -> None:
 
 
 def _migrate(
-    connection: sa.Connection, *, data_path: str | None, now: datetime, creator: str
+    connection: sa.Connection,
+    *,
+    data_path: str | None,
+    beside: str | None,
+    now: datetime,
+    creator: str,
 ) -> None:
     # Looked at again under the lock: another process may have been first.
     found = _versions(connection)
@@ -96,9 +112,12 @@ def _migrate(
     for number in range(found[1] if found else 0, len(MIGRATIONS)):
         MIGRATIONS[number](connection)
     if found is None:
-        if data_path is None:
+        place = data_path or beside
+        if place is None:
             raise InvalidError("a new lake on PostgreSQL needs data=: a directory or s3://bucket/…")
-        _first_snapshot(connection, data_path=data_path, now=now, creator=creator)
+        _first_snapshot(connection, data_path=place, now=now, creator=creator)
+        if data_path is None:
+            connection.execute(sa.insert(t.own_metadata).values(key="data_is_beside", value="1"))
     connection.execute(sa.delete(t.own_metadata).where(t.own_metadata.c.key == "version"))
     connection.execute(sa.insert(t.own_metadata).values(key="version", value=str(len(MIGRATIONS))))
 

@@ -129,7 +129,7 @@ def plan(
 def is_small(runtime: Runtime, feed: Feed) -> bool:
     """Whether the driver may read a feed itself."""
     limits = runtime.settings
-    return (
+    return feed.rows == 0 or (
         feed.rows <= limits.local_rows
         and feed.bytes_read(limits.row_group_rows) <= limits.local_bytes
     )

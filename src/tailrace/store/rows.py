@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 from tailrace.errors import InvalidError
 from tailrace.store import types
 from tailrace.store.schema import Column, TableInfo
+from tailrace.store.values import misfits
+
+_CONVERSION_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 def is_spark(rows: object) -> bool:
@@ -33,7 +36,9 @@ def to_arrow(rows: object, table: TableInfo, columns: Sequence[Column]) -> pa.Ta
         try:
             rows = pa.Table.from_pandas(rows, preserve_index=False)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidError(f"{table.full_name}: {error.args[0]}") from error
+            # In two parts: what does not fit, and which column it stands in.
+            reason = "; ".join(str(part) for part in error.args)
+            raise InvalidError(f"{table.full_name}: {reason}") from error
     if not isinstance(rows, pa.Table):
         raise InvalidError(
             f"cannot write a {type(rows).__name__} to {table.full_name}: give a Spark or pandas "
@@ -70,6 +75,8 @@ def match_names(
     """For each column, the name under which it was given; all must be there, and no others."""
     folded: dict[str, str] = {}
     for name in given:
+        if not isinstance(name, str):
+            raise InvalidError(f"{table.full_name}: the column name {name!r} is not text")
         if name.casefold() in folded:
             raise InvalidError(f"{table.full_name}: the column {name!r} was given twice")
         folded[name.casefold()] = name
@@ -106,20 +113,18 @@ def _from_dicts(rows: Sequence[Any], table: TableInfo, columns: Sequence[Column]
 
 
 def _array(values: list[Any], table: TableInfo, column: Column) -> pa.Array:
-    naive = column.type == types.TIMESTAMP and any(
-        isinstance(v, datetime) and v.tzinfo is None for v in values
-    )
-    aware = column.type == types.TIMESTAMP_NTZ and any(
-        isinstance(v, datetime) and v.tzinfo is not None for v in values
-    )
-    if naive or aware:
+    wrong = misfits(values, column.type)
+    if wrong and isinstance(wrong[0], datetime) and "timestamp" in types.spark_type(column.type):
+        zone = "without" if wrong[0].tzinfo else "with"
         raise InvalidError(
-            f"{table.full_name}.{column.name} is a {types.spark_type(column.type)}: "
-            f"give datetimes {'with' if naive else 'without'} a time zone"
+            f"{table.full_name}.{column.name} is {types.spark_type(column.type)}: "
+            f"give {wrong[0]!r} {zone} a time zone"
         )
+    if wrong:
+        raise _misfit(table.full_name, column, wrong[0])
     try:
         return pa.array(values, column.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
+    except _CONVERSION_ERRORS as error:
         example = next((v for v in values if not _converts(v, column.type)), None)
         raise _misfit(table.full_name, column, example) from error
 
@@ -127,7 +132,7 @@ def _array(values: list[Any], table: TableInfo, column: Column) -> pa.Array:
 def _converts(value: Any, kind: pa.DataType) -> bool:
     try:
         pa.array([value], kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
+    except _CONVERSION_ERRORS:
         return False
     return True
 

@@ -7,6 +7,7 @@ starts no job.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -90,8 +91,9 @@ def deleted_places(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
     from pyspark.sql import functions as F
 
     spark, storage = runtime.spark(), runtime.storage
+    # By the objects' own names: those are unique, and a lake's directory may have been moved.
     facts = {
-        PATH_FIELD: [storage.uri(file.path) for file in files],
+        PATH_FIELD: [posixpath.basename(file.path) for file in files],
         FILE: [file.key for file in files],
         "_begin": [file.deletes.begin if file.deletes else -1 for file in files],
     }
@@ -101,6 +103,7 @@ def deleted_places(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
     # A delete file of a single snapshot doesn't repeat it for each position.
     return (
         _read(spark, storage, paths, schema)
+        .withColumn(PATH_FIELD, F.substring_index(PATH_FIELD, "/", -1))
         .join(F.broadcast(keys), PATH_FIELD)
         .selectExpr(
             FILE, f"{POS_FIELD} as {POS}", f"coalesce({SNAPSHOT_FIELD}, _begin) as {SNAPSHOT}"

@@ -75,8 +75,12 @@ def parse_type(text: str) -> pa.DataType:
         return plain
     try:
         tree = exp.DataType.build(text, dialect="spark")
-    except (sqlglot.ParseError, sqlglot.TokenError, ValueError) as error:
+        # Alone, sqlglot overlooks what follows a type; inside of a cast it doesn't.
+        whole = sqlglot.parse_one(f"CAST(x AS {text})", dialect="spark")
+    except (sqlglot.errors.SqlglotError, ValueError) as error:
         raise InvalidError(f"cannot read the type {text!r}: write it as Spark SQL does") from error
+    if not isinstance(whole, exp.Cast) or not isinstance(whole.this, exp.Column):
+        raise InvalidError(f"cannot read the type {text!r}: write it as Spark SQL does")
     return _from_tree(tree, text)
 
 

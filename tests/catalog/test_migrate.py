@@ -1,0 +1,70 @@
+"""Creating, reopening and refusing catalogs."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import tailrace
+from tests.support import duck
+from tests.support.lakes import LakeArgs
+
+
+def test_a_lake_is_created_once_and_opened_again(lake_args: LakeArgs) -> None:
+    with lake_args.connect() as lake:
+        assert lake.snapshot == 0
+        lake.create_table("t", {"a": "int"}).append([{"a": 1}])
+    with lake_args.connect() as lake:
+        assert lake.snapshot == 2
+        assert lake.tables() == ["main.t"]
+        assert [s.id for s in lake.snapshots()] == [0, 1, 2]
+
+
+def test_many_may_create_the_same_lake_at_once(lake_args: LakeArgs) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def open_it(_: int) -> int:
+        with lake_args.connect() as lake:
+            return lake.snapshot
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(open_it, range(8))) == [0] * 8
+
+
+def test_a_lake_of_another_format_is_refused(sqlite_lake_args: LakeArgs) -> None:
+    sqlite_lake_args.connect().close()
+    with sqlite3.connect(sqlite_lake_args.catalog_file) as connection:
+        connection.execute("UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'")
+    with pytest.raises(tailrace.InvalidError, match=r"format 0\.4"):
+        sqlite_lake_args.connect()
+
+
+def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> None:
+    sqlite_lake_args.connect().close()
+    with sqlite3.connect(sqlite_lake_args.catalog_file) as connection:
+        connection.execute("UPDATE tailrace_metadata SET value = '99' WHERE key = 'version'")
+    with pytest.raises(tailrace.InvalidError, match="newer Tailrace"):
+        sqlite_lake_args.connect()
+
+
+def test_a_lake_that_duckdb_made_is_refused(sqlite_lake_args: LakeArgs) -> None:
+    Path(sqlite_lake_args.url).mkdir()
+    with duck.connect(sqlite_lake_args) as connection:
+        connection.execute(
+            f"ATTACH '{duck.address(sqlite_lake_args)}' AS l (DATA_PATH '{sqlite_lake_args.url}/d')"
+        )
+        connection.execute("CREATE TABLE l.t(a int)")
+    with pytest.raises(tailrace.InvalidError, match="another program"):
+        sqlite_lake_args.connect()
+
+
+def test_the_place_of_the_objects_is_the_catalogs_word(postgres_url: str, tmp_path: Path) -> None:
+    with pytest.raises(tailrace.InvalidError, match="needs data="):
+        tailrace.connect(postgres_url)
+    tailrace.connect(postgres_url, data=tmp_path / "a").close()
+    tailrace.connect(postgres_url).close()
+    tailrace.connect(postgres_url, data=f"file://{tmp_path}/a").close()
+    with pytest.raises(tailrace.InvalidError, match="leave data= out"):
+        tailrace.connect(postgres_url, data=tmp_path / "b")
