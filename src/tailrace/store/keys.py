@@ -64,14 +64,11 @@ def keys_of_files(runtime: Runtime, table: TableInfo, written: Written) -> Keys:
 
 def keys_of_rows(runtime: Runtime, table: TableInfo, local: pa.Table) -> Keys:
     """Keys that the driver holds, under their physical names."""
-    bounds = []
-    for column in table.key_columns:
-        found = pc.min_max(local.column(column.physical)).as_py() if local.num_rows else None
-        bounds.append((found["min"], found["max"]) if found else None)
+    bounds = tuple(stats.of_values(local.column(c.physical)) for c in table.key_columns)
     return Keys(
         table=table,
         rows=local.num_rows,
-        pieces=(tuple(bounds),),
+        pieces=(bounds,),
         local=local,
         frame=lambda: local_frame(runtime, local),
     )
@@ -97,15 +94,7 @@ def find_keys(
 
 
 def _bounds_of(found: Mapping[int, ColumnStats], columns: Sequence[Column]) -> tuple[Bounds, ...]:
-    result: list[Bounds] = []
-    for column in columns:
-        entry = found.get(column.id)
-        if entry is None or entry.min is None or entry.max is None:
-            result.append(None)
-        else:
-            low, high = (stats.from_text(column.type, text) for text in (entry.min, entry.max))
-            result.append((low, high))
-    return tuple(result)
+    return tuple(stats.of_text(column.type, found.get(column.id)) for column in columns)
 
 
 def _may_hold(keys: Keys, file: DataFile, known: Mapping[int, Mapping[int, ColumnStats]]) -> bool:
@@ -152,16 +141,14 @@ def _groups(footer: pq.FileMetaData, first: Column, wanted: pa.ChunkedArray) -> 
     leaves = [footer.schema.column(i).path for i in range(footer.num_columns)]
     place = leaves.index(first.physical)
     values = np.sort(wanted.to_numpy()) if pa.types.is_integer(first.type) else None
-    limits = pc.min_max(wanted).as_py()
+    limits = stats.of_values(wanted)
     for group in range(footer.num_row_groups):
-        statistics = footer.row_group(group).column(place).statistics
-        if statistics is None or not statistics.has_min_max:
-            yield group
-        elif values is not None:
-            at = np.searchsorted(values, statistics.min)
-            if at < len(values) and values[at] <= statistics.max:
+        bounds = stats.of_chunk(first.type, footer.row_group(group).column(place).statistics)
+        if values is not None and bounds is not None:
+            at = np.searchsorted(values, bounds[0])
+            if at < len(values) and values[at] <= bounds[1]:
                 yield group
-        elif _overlap((limits["min"], limits["max"]), (statistics.min, statistics.max)):
+        elif _overlap(limits, bounds):
             yield group
 
 

@@ -109,10 +109,7 @@ def _may_match(live: LiveFile, conditions: list[Condition], known: Stats) -> boo
     file = live.file
     found = {s.column_id: s for s in file.stats} if file.id < 0 else known.get(file.id, {})
     for column, kind, value in conditions:
-        entry = found.get(column.id)
-        if entry is None or entry.min is None or entry.max is None:
-            continue
-        low, high = (stats.from_text(column.type, text) for text in (entry.min, entry.max))
-        if not _POSSIBLE[kind](low, high, value):
+        bounds = stats.of_text(column.type, found.get(column.id))
+        if bounds is not None and not _POSSIBLE[kind](*bounds, value):
             return False
     return True

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tailrace.store.files import ColumnStats
@@ -19,8 +20,9 @@ from tailrace.store.types import is_atomic
 
 # A longer text says little about a file and makes the catalog large.
 _LONGEST = 256
+_FIRST_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAYS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - 719163)
+_DAYS = tuple((day - _FIRST_DAY).days for day in (date.min, date.max))
 
 
 def of_file(
@@ -51,7 +53,7 @@ def _merge(column: Column, chunks: list[Any], *, has_nan: bool | None) -> Column
     # NaN lies outside of Parquet's bounds, so that a column with one has no bounds here.
     if nulls < rows and not has_nan:
         filled = [c.statistics for c in chunks if c.statistics.null_count < c.num_values]
-        bounds = [_bounds(column.type, statistics) for statistics in filled]
+        bounds = [of_chunk(column.type, statistics) for statistics in filled]
         if all(bound is not None for bound in bounds):
             low = to_text(column.type, min(bound[0] for bound in bounds if bound))
             high = to_text(column.type, max(bound[1] for bound in bounds if bound))
@@ -66,13 +68,32 @@ def _merge(column: Column, chunks: list[Any], *, has_nan: bool | None) -> Column
     )
 
 
-def _bounds(kind: pa.DataType, statistics: Any) -> tuple[Any, Any] | None:
-    if not statistics.has_min_max:
+# A bound is a Python value that compares like the column's values. Dates and timestamps are the
+# numbers of days and microseconds since 1970, because years beyond 9999 have no datetime.
+
+
+def of_chunk(kind: pa.DataType, statistics: Any) -> tuple[Any, Any] | None:
+    """The bounds of a row group's column, or None if they are unknown."""
+    if statistics is None or not statistics.has_min_max:
         return None
     if pa.types.is_temporal(kind):
-        # The raw numbers: years beyond 9999 have no datetime.
         return statistics.min_raw, statistics.max_raw
     return statistics.min, statistics.max
+
+
+def of_values(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """The bounds of values at hand, or None if there are none."""
+    if pa.types.is_temporal(values.type):
+        values = values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())
+    found = pc.min_max(values).as_py()
+    return None if found["min"] is None else (found["min"], found["max"])
+
+
+def of_text(kind: pa.DataType, stats: ColumnStats | None) -> tuple[Any, Any] | None:
+    """The bounds that the catalog has for a column of a file, or None if it has none."""
+    if stats is None or stats.min is None or stats.max is None:
+        return None
+    return from_text(kind, stats.min), from_text(kind, stats.max)
 
 
 def to_text(kind: pa.DataType, value: Any) -> str | None:
@@ -82,7 +103,7 @@ def to_text(kind: pa.DataType, value: Any) -> str | None:
     if pa.types.is_date(kind):
         if not _DAYS[0] <= value <= _DAYS[1]:
             return None
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        return (_FIRST_DAY + timedelta(days=value)).isoformat()
     if pa.types.is_timestamp(kind):
         try:
             moment = _EPOCH + timedelta(microseconds=value)
@@ -101,7 +122,7 @@ def to_text(kind: pa.DataType, value: Any) -> str | None:
 
 
 def from_text(kind: pa.DataType, text: str) -> Any:
-    """A bound as a Python value that compares like the column's values."""
+    """A bound as a value."""
     if pa.types.is_boolean(kind):
         return text in ("1", "true")
     if pa.types.is_integer(kind):
@@ -111,8 +132,9 @@ def from_text(kind: pa.DataType, text: str) -> Any:
     if pa.types.is_decimal(kind):
         return Decimal(text)
     if pa.types.is_date(kind):
-        return date.fromisoformat(text)
+        return (date.fromisoformat(text) - _FIRST_DAY).days
     if pa.types.is_timestamp(kind):
         moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo or not kind.tz else moment.replace(tzinfo=UTC)
+        since = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (since - _EPOCH) // timedelta(microseconds=1)
     return text
