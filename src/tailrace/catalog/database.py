@@ -7,19 +7,30 @@ Always true: writes that create a snapshot happen under the commit lock, one at 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from tailrace.errors import InvalidError, UnavailableError
+from tailrace.errors import CorruptError, InvalidError, UnavailableError
 
 # Any constant will do; it names the commit lock of a lake's database in PostgreSQL.
 _ADVISORY_LOCK = 0x7461696C72616365
+
+
+T = TypeVar("T")
+
+
+def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
+    """Items in lists of a length that a statement takes as parameters."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
 
 
 class Database:
@@ -91,6 +102,11 @@ class Database:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             where = self.url.render_as_string(hide_password=True)
             raise UnavailableError(f"the catalog {where} did not answer: {reason}") from error
+        except exc.DatabaseError as error:
+            # Of no kind of its own: what SQLite says of a file that is damaged, or none of its.
+            if type(error) is exc.DatabaseError and self.is_sqlite:
+                raise CorruptError(f"the catalog {self.url.database}: {error.orig}") from error
+            raise
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -100,7 +116,7 @@ class Database:
 def _postgres_url(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url)
-    except exc.ArgumentError as error:
+    except (exc.ArgumentError, ValueError) as error:
         raise InvalidError(
             "cannot read the catalog's URL: give a directory or postgresql://user@host/database"
         ) from error

@@ -15,6 +15,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
 from tailrace.store import lookup, types
 from tailrace.store.files import DataFile
@@ -278,11 +279,10 @@ class Writer:
         table_path = prepared.work.info.path
         ids = {file.key: self._new_file_id() for file in prepared.files}
         self._insert_files(prepared.files, ids, table_id, table_path)
-        for file, written in prepared.deletes:
-            self._delete_file(file, written, ids.get(file.key, file.id), table_id, table_path)
-        for file in prepared.ended:
-            self._end(t.data_file, t.data_file.c.data_file_id == file.id)
-            self._end(t.delete_file, t.delete_file.c.data_file_id == file.id)
+        self._delete_files(prepared.deletes, ids, table_id, table_path)
+        for ended in in_batches(file.id for file in prepared.ended):
+            for table in (t.data_file, t.delete_file):
+                self._end(table, table.c.data_file_id.in_(ended))
         if prepared.files:
             self._changes.append(f"inserted_into_table:{table_id}")
         if prepared.deletes or prepared.ended:
@@ -344,42 +344,49 @@ class Writer:
             )
         )
 
-    def _delete_file(
+    def _delete_files(
         self,
-        file: DataFile,
-        written: WrittenDeletes,
-        file_id: int,
+        written: Sequence[tuple[DataFile, WrittenDeletes]],
+        ids: dict[int, int],
         table_id: int,
         table_path: str,
     ) -> None:
-        if file.deletes is not None:
-            # The new file says all that the old one did, so that the old one's row goes. Its
-            # object stays for a while: someone may be reading it.
-            self._run(
-                sa.delete(t.delete_file).where(t.delete_file.c.delete_file_id == file.deletes.id)
-            )
-            self._run(
-                sa.insert(t.scheduled_for_deletion).values(
-                    data_file_id=file.deletes.id,
-                    path=file.deletes.path,
-                    path_is_relative=True,
-                    schedule_start=self._runtime.clock.now(),
-                )
-            )
+        # A new file says all that the old one did, so that the old one's row goes. Its object
+        # stays for a while: someone may be reading it.
+        replaced = [file.deletes for file, _ in written if file.deletes is not None]
+        for old in in_batches(deletes.id for deletes in replaced):
+            self._run(sa.delete(t.delete_file).where(t.delete_file.c.delete_file_id.in_(old)))
+        now = self._runtime.clock.now()
         self._run(
-            sa.insert(t.delete_file).values(
-                delete_file_id=self._new_file_id(),
-                table_id=table_id,
-                begin_snapshot=self._snapshot if written.begin is None else written.begin,
-                data_file_id=file_id,
-                path=written.path.removeprefix(table_path),
-                path_is_relative=True,
-                format="parquet",
-                delete_count=written.count,
-                file_size_bytes=written.size,
-                footer_size=written.footer,
-                partial_max=written.last,
-            )
+            sa.insert(t.scheduled_for_deletion),
+            [
+                {
+                    "data_file_id": deletes.id,
+                    "path": deletes.path,
+                    "path_is_relative": True,
+                    "schedule_start": now,
+                }
+                for deletes in replaced
+            ],
+        )
+        self._run(
+            sa.insert(t.delete_file),
+            [
+                {
+                    "delete_file_id": self._new_file_id(),
+                    "table_id": table_id,
+                    "begin_snapshot": self._snapshot if new.begin is None else new.begin,
+                    "data_file_id": ids.get(file.key, file.id),
+                    "path": new.path.removeprefix(table_path),
+                    "path_is_relative": True,
+                    "format": "parquet",
+                    "delete_count": new.count,
+                    "file_size_bytes": new.size,
+                    "footer_size": new.footer,
+                    "partial_max": new.last,
+                }
+                for file, new in written
+            ],
         )
 
 

@@ -11,6 +11,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from posixpath import basename
 from threading import Lock
 from typing import Any
 
@@ -100,18 +101,29 @@ class DeleteFiles:
     def _load(self, file: DeleteFile) -> Deleted:
         columns = [POS_FIELD, SNAPSHOT_FIELD] if file.is_partial else [POS_FIELD]
         with self._storage.open_read(file.path) as source:
-            table = pq.ParquetFile(source).read(columns=columns)
-        if table.num_rows != file.count:
-            raise CorruptError(
-                f"the object {self._storage.uri(file.path)} holds {table.num_rows} deletes; "
-                f"the catalog says {file.count}"
-            )
+            parquet = pq.ParquetFile(source)
+            self._check(file, parquet.metadata)
+            table = parquet.read(columns=columns)
         positions = table.column(POS_FIELD).to_numpy()
         if file.is_partial:
             snapshots = table.column(SNAPSHOT_FIELD).to_numpy()
         else:
             snapshots = np.full(len(positions), file.begin, np.int64)
         return Deleted(positions=positions, snapshots=snapshots)
+
+    def _check(self, file: DeleteFile, footer: pq.FileMetaData) -> None:
+        """Refuse an object that is not the one that the catalog means."""
+        uri = self._storage.uri(file.path)
+        if footer.num_rows != file.count:
+            raise CorruptError(
+                f"the object {uri} holds {footer.num_rows} deletes; the catalog says {file.count}"
+            )
+        # By its name alone, which is unique: a lake's directory may have been moved.
+        chunk = footer.row_group(0).column(0)
+        if chunk.path_in_schema != PATH_FIELD or (
+            basename(chunk.statistics.min) != basename(file.data_path)
+        ):
+            raise CorruptError(f"the object {uri} holds the deletes of another file")
 
 
 def write_deletes(

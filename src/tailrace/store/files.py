@@ -37,6 +37,7 @@ class DeleteFile:
 
     id: int
     path: str  # relative to the lake
+    data_path: str  # the data file's, relative to the lake
     begin: int  # the snapshot of the first delete in it
     last: int  # of the latest one; above `begin`, the file keeps a snapshot for each position
     count: int

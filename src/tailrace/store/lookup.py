@@ -14,26 +14,34 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import types
 from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
 from tailrace.store.schema import Column, TableInfo
 
+# Statements that every small commit runs are built once: building one costs more than running it.
+_AT = sa.bindparam("at", type_=t.Int)
+_TABLE_ID = sa.bindparam("table_id", type_=t.Int)
 
-def visible(table: sa.Table, at: int) -> sa.ColumnElement[bool]:
+
+def visible(table: sa.Table, at: int | sa.BindParameter[int]) -> sa.ColumnElement[bool]:
     """The condition that a row is visible at a snapshot."""
     ended = table.c.end_snapshot
     return sa.and_(table.c.begin_snapshot <= at, sa.or_(ended.is_(None), ended > at))
 
 
-def same_name(column: sa.Column[Any], name: str) -> sa.ColumnElement[bool]:
+def same_name(column: sa.Column[Any], name: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
     """Names differ by more than case, as in Spark and DuckDB."""
     return sa.func.lower(column) == sa.func.lower(name)
 
 
+_NEWEST = sa.select(sa.func.max(t.snapshot.c.snapshot_id))
+
+
 def newest_snapshot(connection: sa.Connection) -> int:
     """The number of the newest snapshot."""
-    return int(connection.execute(sa.select(sa.func.max(t.snapshot.c.snapshot_id))).scalar_one())
+    return int(connection.execute(_NEWEST).scalar_one())
 
 
 def check_snapshot(connection: sa.Connection, at: int) -> None:
@@ -57,56 +65,57 @@ def find_schema(connection: sa.Connection, name: str, at: int) -> sa.Row[Any] | 
     ).one_or_none()
 
 
+_TABLES = (
+    sa.select(
+        t.table,
+        t.schema.c.schema_name,
+        t.schema.c.path.label("schema_path"),
+        t.own_table.c.primary_key,
+    )
+    .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
+    .join(t.own_table, t.own_table.c.table_id == t.table.c.table_id)
+    .where(visible(t.table, _AT), visible(t.schema, _AT))
+)
+_TABLE_BY_NAME = _TABLES.where(
+    same_name(t.schema.c.schema_name, sa.bindparam("schema", type_=t.Text)),
+    same_name(t.table.c.table_name, sa.bindparam("name", type_=t.Text)),
+)
+# Every version of every column: ids and physical names are never given twice.
+_COLUMNS = (
+    sa.select(t.column, t.own_column.c.physical_name)
+    .outerjoin(
+        t.own_column,
+        sa.and_(
+            t.own_column.c.table_id == t.column.c.table_id,
+            t.own_column.c.column_id == t.column.c.column_id,
+        ),
+    )
+    .where(t.column.c.table_id == _TABLE_ID)
+    .order_by(t.column.c.column_order)
+)
+
+
 def find_table(connection: sa.Connection, schema: str, name: str, at: int) -> TableInfo | None:
     """A table as it is at a snapshot, or None."""
-    row = connection.execute(
-        _table_query(at).where(
-            same_name(t.schema.c.schema_name, schema), same_name(t.table.c.table_name, name)
-        )
-    ).one_or_none()
+    wanted = {"schema": schema, "name": name, "at": at}
+    row = connection.execute(_TABLE_BY_NAME, wanted).one_or_none()
     return None if row is None else _table_info(connection, row, at)
 
 
-def find_table_by_id(connection: sa.Connection, table_id: int, at: int) -> TableInfo | None:
-    """The same, by the table's id."""
-    row = connection.execute(_table_query(at).where(t.table.c.table_id == table_id)).one_or_none()
-    return None if row is None else _table_info(connection, row, at)
+def table_exists(connection: sa.Connection, schema: str, name: str, at: int) -> bool:
+    """Whether there is a table of that name at a snapshot."""
+    wanted = {"schema": schema, "name": name, "at": at}
+    return connection.execute(_TABLE_BY_NAME, wanted).first() is not None
 
 
 def list_tables(connection: sa.Connection, at: int) -> list[tuple[str, str]]:
     """Schema and name of every table."""
-    query = _table_query(at).order_by(t.schema.c.schema_name, t.table.c.table_name)
-    return [(row.schema_name, row.table_name) for row in connection.execute(query)]
-
-
-def _table_query(at: int) -> sa.Select[Any]:
-    return (
-        sa.select(
-            t.table,
-            t.schema.c.schema_name,
-            t.schema.c.path.label("schema_path"),
-            t.own_table.c.primary_key,
-        )
-        .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
-        .join(t.own_table, t.own_table.c.table_id == t.table.c.table_id)
-        .where(visible(t.table, at), visible(t.schema, at))
-    )
+    query = _TABLES.order_by(t.schema.c.schema_name, t.table.c.table_name)
+    return [(row.schema_name, row.table_name) for row in connection.execute(query, {"at": at})]
 
 
 def _table_info(connection: sa.Connection, row: sa.Row[Any], at: int) -> TableInfo:
-    # Every version of every column: ids and physical names are never given twice.
-    history = connection.execute(
-        sa.select(t.column, t.own_column.c.physical_name)
-        .outerjoin(
-            t.own_column,
-            sa.and_(
-                t.own_column.c.table_id == t.column.c.table_id,
-                t.own_column.c.column_id == t.column.c.column_id,
-            ),
-        )
-        .where(t.column.c.table_id == row.table_id)
-        .order_by(t.column.c.column_order)
-    ).all()
+    history = connection.execute(_COLUMNS, {"table_id": row.table_id}).all()
     now = [c for c in history if c.begin_snapshot <= at and not _ended(c.end_snapshot, at)]
     below: dict[int | None, list[Any]] = {}
     for part in now:
@@ -150,7 +159,7 @@ def _type(part: Any, below: dict[int | None, list[Any]]) -> tuple[pa.DataType, l
     return types.from_lake_type(part.column_type, children), inner
 
 
-def _file_query(table: TableInfo, delete_condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def _files(delete_condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
     d = t.delete_file
     return (
         sa.select(
@@ -166,48 +175,55 @@ def _file_query(table: TableInfo, delete_condition: sa.ColumnElement[bool]) -> s
         )
         .join(t.own_file, t.own_file.c.data_file_id == t.data_file.c.data_file_id)
         .outerjoin(d, sa.and_(d.c.data_file_id == t.data_file.c.data_file_id, delete_condition))
-        .where(t.data_file.c.table_id == table.id)
+        .where(t.data_file.c.table_id == _TABLE_ID)
         .order_by(t.data_file.c.data_file_id)
     )
 
 
+_FILES_AT = _files(visible(t.delete_file, _AT)).where(visible(t.data_file, _AT))
+# With the latest deletes, and with files that have ended.
+_FILES_EVER = _files(sa.true())
+
+
 def data_files(connection: sa.Connection, table: TableInfo, at: int) -> list[DataFile]:
     """The files of a table that are visible at a snapshot, with their deletes."""
-    query = _file_query(table, visible(t.delete_file, at)).where(visible(t.data_file, at))
-    return [_data_file(row, table) for row in connection.execute(query)]
+    found = connection.execute(_FILES_AT, {"table_id": table.id, "at": at})
+    return [_data_file(row, table) for row in found]
 
 
 def files_by_id(
     connection: sa.Connection, table: TableInfo, ids: Sequence[int], at: int
 ) -> list[DataFile]:
     """Some of those files."""
-    query = _file_query(table, visible(t.delete_file, at)).where(
-        visible(t.data_file, at), t.data_file.c.data_file_id.in_(ids)
-    )
-    return [_data_file(row, table) for row in connection.execute(query)]
+    wanted = {"table_id": table.id, "at": at}
+    return [
+        _data_file(row, table)
+        for some in in_batches(ids)
+        for row in connection.execute(_FILES_AT.where(t.data_file.c.data_file_id.in_(some)), wanted)
+    ]
 
 
 def files_begun(
     connection: sa.Connection, table: TableInfo, since: int, until: int
 ) -> list[DataFile]:
     """The files that began in (since, until], with their latest deletes, ended ones included."""
-    query = _file_query(table, sa.true()).where(
+    query = _FILES_EVER.where(
         t.data_file.c.begin_snapshot > since, t.data_file.c.begin_snapshot <= until
     )
-    return [_data_file(row, table) for row in connection.execute(query)]
+    return [_data_file(row, table) for row in connection.execute(query, {"table_id": table.id})]
 
 
 def files_with_deletes(
     connection: sa.Connection, table: TableInfo, since: int, until: int
 ) -> list[DataFile]:
-    """The files older than the range that lost rows in (since, until]."""
+    """The files that lost rows in (since, until], with their latest deletes."""
     f, d = t.data_file, t.delete_file
     deleted = sa.and_(
         d.c.begin_snapshot <= until, sa.func.coalesce(d.c.partial_max, d.c.begin_snapshot) > since
     )
     ended = sa.and_(f.c.end_snapshot > since, f.c.end_snapshot <= until)
-    query = _file_query(table, sa.true()).where(f.c.begin_snapshot <= until, sa.or_(ended, deleted))
-    return [_data_file(row, table) for row in connection.execute(query)]
+    query = _FILES_EVER.where(f.c.begin_snapshot <= until, sa.or_(ended, deleted))
+    return [_data_file(row, table) for row in connection.execute(query, {"table_id": table.id})]
 
 
 def _data_file(row: sa.Row[Any], table: TableInfo) -> DataFile:
@@ -216,6 +232,7 @@ def _data_file(row: sa.Row[Any], table: TableInfo) -> DataFile:
         deletes = DeleteFile(
             id=row.delete_file_id,
             path=f"{table.path}{row.delete_path}",
+            data_path=f"{table.path}{row.path}",
             begin=row.delete_begin,
             last=row.delete_begin if row.delete_max is None else row.delete_max,
             count=row.delete_count,
@@ -235,22 +252,24 @@ def _data_file(row: sa.Row[Any], table: TableInfo) -> DataFile:
     )
 
 
+_STATS = (
+    sa.select(t.file_column_stats)
+    .join(t.data_file, t.data_file.c.data_file_id == t.file_column_stats.c.data_file_id)
+    .where(
+        t.data_file.c.table_id == _TABLE_ID,
+        visible(t.data_file, _AT),
+        t.file_column_stats.c.column_id.in_(sa.bindparam("columns", expanding=True)),
+    )
+)
+
+
 def file_stats(
     connection: sa.Connection, table: TableInfo, column_ids: Sequence[int], at: int
 ) -> dict[int, dict[int, ColumnStats]]:
     """Statistics of some columns, by file id and column id, of the files visible at a snapshot."""
-    s = t.file_column_stats
-    query = (
-        sa.select(s)
-        .join(t.data_file, t.data_file.c.data_file_id == s.c.data_file_id)
-        .where(
-            t.data_file.c.table_id == table.id,
-            visible(t.data_file, at),
-            s.c.column_id.in_(column_ids),
-        )
-    )
+    wanted = {"table_id": table.id, "at": at, "columns": list(column_ids)}
     found: dict[int, dict[int, ColumnStats]] = {}
-    for row in connection.execute(query):
+    for row in connection.execute(_STATS, wanted):
         found.setdefault(row.data_file_id, {})[row.column_id] = ColumnStats(
             column_id=row.column_id,
             size=row.column_size_bytes,
@@ -268,11 +287,3 @@ def changed_tables(connection: sa.Connection, since: int) -> list[tuple[int, int
     c = t.own_table.c
     query = sa.select(c.table_id, c.last_change_snapshot).where(c.last_change_snapshot > since)
     return [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
-
-
-def table_exists(connection: sa.Connection, schema: str, name: str, at: int) -> bool:
-    """Whether there is a table of that name at a snapshot."""
-    query = _table_query(at).where(
-        same_name(t.schema.c.schema_name, schema), same_name(t.table.c.table_name, name)
-    )
-    return connection.execute(query).first() is not None

@@ -18,7 +18,7 @@ from tailrace.objects import Storage
 from tailrace.store.deletes import NOTHING, Positions, union
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import Column, TableInfo
+from tailrace.store.schema import FILE, HIDDEN, Column, TableInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +118,17 @@ def read_file(
 
 
 def check_rows(storage: Storage, file: DataFile, footer: pq.FileMetaData) -> None:
-    """A file that holds other rows than the catalog says was not written by us."""
+    """Refuse an object that is not the one that the catalog means."""
     if footer.num_rows != file.rows:
         raise CorruptError(
             f"the object {storage.uri(file.path)} holds {footer.num_rows} rows; "
             f"the catalog says {file.rows}"
         )
+    # The hidden columns stand last, and `_file` is the same in all rows.
+    place = footer.num_columns - len(HIDDEN)
+    chunk = footer.row_group(0).column(place)
+    if chunk.path_in_schema != FILE or chunk.statistics.min != file.key:
+        raise CorruptError(f"the object {storage.uri(file.path)} holds the rows of another file")
 
 
 def group_starts(footer: pq.FileMetaData) -> Positions:

@@ -10,16 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from posixpath import basename
-from typing import TypeVar
 
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
 from tailrace.store.runtime import Runtime
-
-T = TypeVar("T")
 
 _NAME = re.compile(r"^([0-9a-f]{16})-[0-9a-f]{16}(-delete)?\.parquet$")
 
@@ -60,7 +57,7 @@ def sweep(runtime: Runtime) -> Sweep:
 
 def _unreferenced(connection: sa.Connection, paths: Iterable[str]) -> Iterator[str]:
     # By the object's own name: it is unique in the lake, and the catalog has paths in pieces.
-    for some in _batches(paths, 500):
+    for some in in_batches(paths):
         names = {basename(path): path for path in some}
         for table in (t.data_file, t.delete_file):
             query = sa.select(table.c.path).where(table.c.path.in_(names))
@@ -84,15 +81,9 @@ def _delete_scheduled(runtime: Runtime) -> int:
     runtime.storage.delete(row.path for row in rows)
     runtime.step("replaced files deleted")
     # The rows go last: after a crash in between, deleting the same objects again is harmless.
-    for some in _batches(rows, 500):
+    for some in in_batches(rows):
         with runtime.database.write() as connection:
             connection.execute(
                 sa.delete(table).where(table.c.data_file_id.in_([r.data_file_id for r in some]))
             )
     return len(rows)
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some
