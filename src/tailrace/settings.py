@@ -24,8 +24,8 @@ class Settings:
     bitmap_rows: int = 400_000_000
     # Rows of a Parquet row group: small enough to skip by statistics, large enough to scan fast.
     row_group_rows: int = 131_072
-    # Rows of a Parquet page: with the page index, the least that a lookup by position decodes.
-    page_rows: int = 16_384
+    # Rows of a Parquet page: with the page index, the least that a filtered scan decodes.
+    page_rows: int = 20_000
     # Bytes after which a writer begins the next file.
     file_bytes: int = 256 * 1024 * 1024
     # How long a commit waits for the catalog's lock.

@@ -64,26 +64,35 @@ class Storage:
     @contextmanager
     def open_write(self, path: str) -> Iterator[Sink]:
         """A sink for a new object, durable when the block ends without an error."""
-        if self.local is not None:
-            place = self.local / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with pa.OSFile(str(place), "wb") as native:
-                sink = Sink(native=native)
+        try:
+            with self._open_local(path) if self.local else self._open_remote(path) as sink:
                 yield sink
-            with place.open("rb") as handle:
-                os.fsync(handle.fileno())
-                sink.size = handle.seek(0, os.SEEK_END)
-                handle.seek(max(0, sink.size - 8))
-                sink.tail = handle.read()
-            _sync_directory(place.parent)
-            return
-        with self._faults(path):
-            raw = _Writer(obstore.open_writer(self.store, path))
-            with pa.PythonFile(raw, mode="w") as native:
-                sink = Sink(native=native)
-                yield sink
-            raw.close()
-            sink.size, sink.tail = raw.tell(), raw.tail
+        except (BaseError, OSError) as error:
+            raise self._unreachable(path, error) from error
+
+    @contextmanager
+    def _open_local(self, path: str) -> Iterator[Sink]:
+        assert self.local is not None
+        place = self.local / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(place), "wb") as native:
+            sink = Sink(native=native)
+            yield sink
+        with place.open("rb") as handle:
+            os.fsync(handle.fileno())
+            sink.size = handle.seek(0, os.SEEK_END)
+            handle.seek(max(0, sink.size - 8))
+            sink.tail = handle.read()
+        _sync_directory(place.parent)
+
+    @contextmanager
+    def _open_remote(self, path: str) -> Iterator[Sink]:
+        raw = _Writer(obstore.open_writer(self.store, path))
+        with pa.PythonFile(raw, mode="w") as native:
+            sink = Sink(native=native)
+            yield sink
+        raw.close()
+        sink.size, sink.tail = raw.tell(), raw.tail
 
     @contextmanager
     def open_read(self, path: str) -> Iterator[pa.NativeFile]:
@@ -93,27 +102,28 @@ class Storage:
                 with pa.OSFile(str(self.local / path)) as source:
                     yield source
                 return
-            with self._faults(path):
-                reader = _Reader(self.store, path)
-                with pa.PythonFile(io.BufferedReader(reader, 1 << 16), mode="r") as source:
-                    yield source
+            reader = _Reader(self.store, path)
+            with pa.PythonFile(io.BufferedReader(reader, 1 << 16), mode="r") as source:
+                yield source
         except FileNotFoundError as error:
             raise CorruptError(f"the object {self.uri(path)} is missing") from error
+        except BaseError as error:
+            raise self._unreachable(path, error) from error
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptError(f"the object {self.uri(path)} is damaged: {error}") from error
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; one that is already gone is no error."""
-        if self.local is not None:
-            for path in paths:
-                (self.local / path).unlink(missing_ok=True)
-            return
-        with self._faults(self.data_path):
-            for path in paths:
-                try:
+        for path in paths:
+            try:
+                if self.local is not None:
+                    (self.local / path).unlink()
+                else:
                     obstore.delete(self.store, path)
-                except FileNotFoundError:
-                    continue
+            except FileNotFoundError:
+                continue
+            except (BaseError, OSError) as error:
+                raise self._unreachable(path, error) from error
 
     def list(self) -> Iterator[str]:
         """Every object's path. For the sweep only: reading never lists."""
@@ -122,20 +132,20 @@ class Storage:
                 for name in names:
                     yield (Path(directory) / name).relative_to(self.local).as_posix()
             return
-        with self._faults(self.data_path):
+        try:
             for page in obstore.list(self.store):
                 for entry in page:
                     yield str(entry["path"])
+        except (BaseError, FileNotFoundError) as error:
+            raise self._unreachable("", error) from error
 
-    @contextmanager
-    def _faults(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError as error:
-            raise CorruptError(f"the object {self.uri(path)} is missing") from error
-        except BaseError as error:
-            kind = type(error).__name__.removesuffix("Error")
-            raise UnavailableError(f"{self.uri(path)} cannot be reached ({kind})") from error
+    def _unreachable(self, path: str, error: Exception) -> UnavailableError:
+        # Of a remote store's error only the kind: its text is long, and not ours to vouch for.
+        if isinstance(error, BaseError):
+            reason = type(error).__name__.removesuffix("Error")
+        else:
+            reason = getattr(error, "strerror", None) or str(error).partition(":")[0]
+        return UnavailableError(f"{self.uri(path)} cannot be reached ({reason})")
 
 
 @dataclass(kw_only=True)

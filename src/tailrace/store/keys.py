@@ -22,6 +22,7 @@ from tailrace.store.files import ColumnStats, DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, read_file
 from tailrace.store.schema import FILE, POS, Column, TableInfo
+from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import load, local_frame, to_df
 from tailrace.store.write import Written
 
@@ -186,7 +187,9 @@ def collect_places(rows: DataFrame, files: Iterable[LiveFile]) -> Places:
         arrays = [pa.array(list(found), pa.int64()), pa.array(bitmaps, pa.binary())]
         yield pa.RecordBatch.from_arrays(arrays, names=[FILE, "bitmap"])
 
-    collected = rows.select(FILE, POS).mapInArrow(task, f"{FILE} bigint, bitmap binary").toArrow()
+    bitmaps = rows.select(FILE, POS).mapInArrow(task, f"{FILE} bigint, bitmap binary")
+    with spark_faults():
+        collected = bitmaps.toArrow()
     known = {live.file.key for live in files}
     places: Places = {}
     for row in collected.to_pylist():

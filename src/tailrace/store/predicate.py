@@ -20,7 +20,7 @@ from tailrace.store.files import ColumnStats
 from tailrace.store.keys import Places, collect_places
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import Column, TableInfo
+from tailrace.store.schema import RESERVED, Column, TableInfo
 from tailrace.store.spark_scan import to_df
 
 Stats = Mapping[int, Mapping[int, ColumnStats]]
@@ -42,7 +42,7 @@ def matching(
     runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], Stats]
 ) -> Places:
     """The places of a scan's rows for which a predicate is true."""
-    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
     conditions = list(necessary_conditions(predicate, scan.table))
@@ -51,9 +51,8 @@ def matching(
     pruned = Scan(table=scan.table, at=scan.at, files=files)
     rows = to_df(runtime, pruned, places=True)
     try:
-        kept = rows.where(F.expr(predicate))
-        places = collect_places(kept, files)
-    except (AnalysisException, ParseException) as error:
+        places = collect_places(rows.where(F.expr(predicate)), files)
+    except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
         raise InvalidError(f"{scan.table.full_name}: cannot use {predicate!r}: {reason}") from error
     return places
@@ -65,6 +64,11 @@ def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition
         tree = sqlglot.parse_one(predicate, dialect="spark")
     except sqlglot.errors.SqlglotError:
         return  # Spark will say what is wrong with it, or knows better
+    for name in tree.find_all(exp.Column):
+        if name.name.casefold() in RESERVED:
+            raise InvalidError(
+                f"{table.full_name}: cannot use {predicate!r}: {name.name} is not of the table"
+            )
     for piece in tree.flatten() if isinstance(tree, exp.And) else [tree]:
         part = piece.unnest()
         kind = type(part)

@@ -33,12 +33,7 @@ def to_arrow(rows: object, table: TableInfo, columns: Sequence[Column]) -> pa.Ta
     if isinstance(rows, list | tuple):
         return _from_dicts(rows, table, columns)
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
-        try:
-            rows = pa.Table.from_pandas(rows, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            # In two parts: what does not fit, and which column it stands in.
-            reason = "; ".join(str(part) for part in error.args)
-            raise InvalidError(f"{table.full_name}: {reason}") from error
+        return _from_pandas(rows, table, columns)
     if not isinstance(rows, pa.Table):
         raise InvalidError(
             f"cannot write a {type(rows).__name__} to {table.full_name}: give a Spark or pandas "
@@ -109,6 +104,20 @@ def _from_dicts(rows: Sequence[Any], table: TableInfo, columns: Sequence[Column]
     for column in columns:
         values = [row[names[column.name]] for row in rows]
         arrays.append(_array(values, table, column))
+    return pa.table(arrays, names=[column.name for column in columns])
+
+
+def _from_pandas(frame: Any, table: TableInfo, columns: Sequence[Column]) -> pa.Table:
+    names = match_names(list(frame.columns), table, columns)
+    arrays = []
+    for column in columns:
+        series = frame[names[column.name]]
+        if series.dtype == object:
+            # Python's values, of which any kind of missing one is NULL.
+            pairs = zip(series, series.isna(), strict=True)
+            arrays.append(_array([None if gone else v for v, gone in pairs], table, column))
+        else:
+            arrays.append(pa.Array.from_pandas(series))
     return pa.table(arrays, names=[column.name for column in columns])
 
 
@@ -188,7 +197,10 @@ def _first_misfit(array: pa.ChunkedArray, target: pa.DataType) -> Any:
             array = half
         else:
             array = array.slice(len(half))
-    return array[0].as_py() if len(array) else None
+    try:
+        return array[0].as_py() if len(array) else None
+    except (OverflowError, ValueError):
+        return array[0].value  # a time that Python has no date for, as the number that it is
 
 
 def _misfit(table_name: str, column: Column, example: Any) -> InvalidError:

@@ -117,6 +117,7 @@ class TableInfo:
 
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
         check_name(name, "column")
+        _check_fields(name, kind)
         if name.casefold() in RESERVED:
             raise InvalidError(f"the column name {name!r} is reserved: choose another")
         if any(column.name.casefold() == name.casefold() for column in self.columns):
@@ -171,8 +172,11 @@ def new_columns(
     table: TableInfo, columns: Iterable[tuple[str, pa.DataType, bool]], key: Sequence[str]
 ) -> TableInfo:
     """The table with its first columns and its key."""
+    for name in key:
+        check_name(name, "key column")
     wanted = {name.casefold() for name in key}
     for name, kind, nullable in columns:
+        check_name(name, "column")
         table = table.with_column(name, kind, nullable=nullable and name.casefold() not in wanted)
     if not table.columns:
         raise InvalidError(f"{table.full_name} needs at least one column")
@@ -216,6 +220,17 @@ def check_name(name: object, what: str) -> None:
     """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
     if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
         raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
+
+
+def _check_fields(column: str, kind: pa.DataType) -> None:
+    """The fields of a struct have names, too, that differ by more than case."""
+    seen = set()
+    for child in types.children_of(kind):
+        check_name(child.name, f"field of {column!r}")
+        if child.name.casefold() in seen:
+            raise InvalidError(f"{column!r} has two fields called {child.name!r}")
+        seen.add(child.name.casefold())
+        _check_fields(column, child.type)
 
 
 def split_name(name: object) -> tuple[str, str]:

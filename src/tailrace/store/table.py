@@ -14,6 +14,7 @@ from tailrace.store import scan as local_scan
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import TableInfo
+from tailrace.store.spark_faults import spark_faults
 from tailrace.store.types import parse_type
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Table:
         scan = self._scan(at)
         if local_scan.is_small(scan, self._runtime):
             return local_scan.to_arrow(self._runtime, scan)
-        found = spark_scan.to_df(self._runtime, scan).toArrow()
+        with spark_faults():
+            found = spark_scan.to_df(self._runtime, scan).toArrow()
         return found.cast(scan.table.arrow_schema)
 
     def changes(self, since: int, until: int | None = None, *, net: bool = True) -> DataFrame:

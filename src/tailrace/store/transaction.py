@@ -30,6 +30,7 @@ from tailrace.store.predicate import matching
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import TableInfo, check_name, new_columns, parse_columns, split_name
+from tailrace.store.spark_faults import spark_faults
 from tailrace.store.workspace import SchemaWork, TableWork, Workspace
 from tailrace.store.write import fit_local, select_columns, write_rows
 
@@ -214,7 +215,8 @@ class Transaction:
         if row_checks.is_spark(rows):
             selected = select_columns(rows, table, columns)
             limit = self._runtime.settings.local_rows
-            few = selected.limit(limit + 1).toArrow()
+            with spark_faults():
+                few = selected.limit(limit + 1).toArrow()
             if few.num_rows > limit:
                 return key_search.keys_of_frame(table, selected)
             rows = few.rename_columns([column.name for column in columns])

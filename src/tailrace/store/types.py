@@ -70,6 +70,8 @@ _WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {
 
 def parse_type(text: str) -> pa.DataType:
     """The type that a Spark type name stands for, for example `map<string, decimal(12,2)>`."""
+    if not isinstance(text, str):
+        raise InvalidError(f"a type is text, as in 'bigint', and not {text!r}")
     plain = _FROM_SPARK.get(text.strip().lower())
     if plain is not None:
         return plain
@@ -79,7 +81,8 @@ def parse_type(text: str) -> pa.DataType:
         whole = sqlglot.parse_one(f"CAST(x AS {text})", dialect="spark")
     except (sqlglot.errors.SqlglotError, ValueError) as error:
         raise InvalidError(f"cannot read the type {text!r}: write it as Spark SQL does") from error
-    if not isinstance(whole, exp.Cast) or not isinstance(whole.this, exp.Column):
+    more = {key for key, value in whole.args.items() if value} - {"this", "to"}
+    if not isinstance(whole, exp.Cast) or not isinstance(whole.this, exp.Column) or more:
         raise InvalidError(f"cannot read the type {text!r}: write it as Spark SQL does")
     return _from_tree(tree, text)
 
@@ -88,8 +91,10 @@ def _from_tree(tree: exp.DataType, text: str) -> pa.DataType:
     kind = tree.this
     children = tree.expressions
     if kind == exp.DataType.Type.DECIMAL:
-        numbers = [int(child.name) for child in children] or [10, 0]
-        precision, scale = (*numbers, 0)[:2]
+        digits = [child.name for child in children] or ["10"]
+        if len(digits) > 2 or not all(part.isdecimal() for part in digits):
+            raise InvalidError(f"{text!r}: write a decimal as decimal(precision, scale)")
+        precision, scale = (*map(int, digits), 0)[:2]
         if not 1 <= precision <= 38 or not 0 <= scale <= precision:
             raise InvalidError(f"{text!r}: a decimal has 1 to 38 digits and at most as many places")
         return pa.decimal128(precision, scale)
@@ -248,17 +253,17 @@ def accepts(column: pa.DataType, given: pa.DataType) -> bool:
     if pa.types.is_map(column):
         return (
             pa.types.is_map(given)
-            and accepts(column.key_type, given.key_type)
-            and accepts(column.item_type, given.item_type)
+            and _accepts_inside(column.key_type, given.key_type)
+            and _accepts_inside(column.item_type, given.item_type)
         )
     if pa.types.is_list(column):
         is_list = _is_list(given) and not pa.types.is_map(given)
-        return is_list and accepts(column.value_type, given.value_type)
+        return is_list and _accepts_inside(column.value_type, given.value_type)
     if pa.types.is_struct(column):
         return (
             pa.types.is_struct(given)
-            and {f.name for f in column} == {f.name for f in given}
-            and all(accepts(f.type, given.field(f.name).type) for f in column)
+            and sorted(f.name for f in column) == sorted(f.name for f in given)
+            and all(_accepts_inside(f.type, given.field(f.name).type) for f in column)
         )
     if pa.types.is_floating(column):
         return bool(pa.types.is_floating(given) or pa.types.is_integer(given))
@@ -270,6 +275,12 @@ def accepts(column: pa.DataType, given: pa.DataType) -> bool:
         return bool(canonical(given) == column)
     except InvalidError:
         return False
+
+
+def _accepts_inside(column: pa.DataType, given: pa.DataType) -> bool:
+    # A double that is too large for a float is found in a column's own values only.
+    narrowed = pa.types.is_float32(column) and pa.types.is_float64(given)
+    return not narrowed and accepts(column, given)
 
 
 def _is_list(given: pa.DataType) -> bool:

@@ -81,4 +81,4 @@ def _any(results: Iterable[list[Any]]) -> list[Any]:
 
 
 def _too_large(value: Any) -> bool:
-    return isinstance(value, _FLOATS) and math.isfinite(value) and abs(value) >= _FLOAT_LIMIT
+    return isinstance(value, _FLOATS) and _FLOAT_LIMIT <= abs(float(value)) < math.inf

@@ -20,6 +20,7 @@ from tailrace.store.files import DataFile, Op
 from tailrace.store.parquet import FileWriter
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
+from tailrace.store.spark_faults import spark_faults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,7 +83,8 @@ def _write_frame(writer: FileWriter, frame: Any) -> tuple[DataFile, ...]:
             # As a result, not as a failure: Spark would try the task again, in vain.
             yield _result(error=str(error))
 
-    results = selected.mapInArrow(task, "file binary, error string").toArrow().to_pylist()
+    with spark_faults():
+        results = selected.mapInArrow(task, "file binary, error string").toArrow().to_pylist()
     for result in results:
         if result["error"] is not None:
             raise InvalidError(result["error"])
@@ -99,14 +101,18 @@ def select_columns(frame: DataFrame, table: TableInfo, columns: Sequence[Column]
 
     names = row_checks.match_names(frame.columns, table, columns)
     described = {f["name"]: f["type"] for f in frame.schema.jsonValue()["fields"]}
-    given = {column.name: _type_of(described[names[column.name]]) for column in columns}
+    given = {c.name: _type_of(described[names[c.name]], table, c) for c in columns}
     row_checks.check_types(given, table, columns)
     return frame.select(*(F.col(types.quote(names[c.name])).alias(c.physical) for c in columns))
 
 
-def _type_of(described: Any) -> pa.DataType:
-    # A column of bare NULLs fits anywhere.
-    return pa.null() if described == "void" else types.from_spark(described)
+def _type_of(described: Any, table: TableInfo, column: Column) -> pa.DataType:
+    if described == "void":
+        return pa.null()  # bare NULLs fit anywhere
+    try:
+        return types.from_spark(described)
+    except InvalidError as error:
+        raise InvalidError(f"{table.full_name}.{column.name}: {error}") from error
 
 
 def _result(file: bytes | None = None, error: str | None = None) -> pa.RecordBatch:

@@ -1,0 +1,42 @@
+"""Faults that Spark reports in its own words, told as ours.
+
+An error raised in a Spark worker comes to the driver as text inside of another error, and so does
+an object that Spark's own reader could not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tailrace import errors
+
+_UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+?)\.?\s")
+_OURS = re.compile(r"^tailrace\.errors\.(\w+Error): (.*)$", re.MULTILINE)
+
+
+@contextmanager
+def spark_faults() -> Iterator[None]:
+    """Around an action of Spark: raise our errors where it failed by one of ours."""
+    try:
+        yield
+    except Exception as error:
+        ours = _translate(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def _translate(error: Exception) -> errors.TailraceError | None:
+    # By name, because a session may be classic or Connect, and either may be missing.
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        return None
+    text = str(error)
+    if found := _OURS.search(text):
+        kind = getattr(errors, found[1], None)
+        if isinstance(kind, type) and issubclass(kind, errors.TailraceError):
+            return kind(found[2])
+    if found := _UNREADABLE.search(text):
+        return errors.CorruptError(f"the object {found[1]} is missing or damaged")
+    return None
