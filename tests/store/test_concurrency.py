@@ -1,0 +1,108 @@
+"""Many processes write to one lake at once, and nothing is lost, doubled or half seen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import bank, children, duck
+from tests.support.bank import Report
+from tests.support.rows import bag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import tailrace
+    from tests.support.lakes import LakeArgs
+
+SECONDS = float(os.environ.get("TAILRACE_TEST_SECONDS", "20"))
+PROCESSES = {"postgres": 8, "sqlite": 4}
+
+
+def run(work: Callable[..., None], args: LakeArgs, count: int, *arguments: Any) -> list[Report]:
+    """Let so many processes do the same work at once."""
+    context = children.context()
+    ready, queue = context.Barrier(count, timeout=60), context.Queue()
+    started = [
+        children.start(work, args, worker, *arguments, ready, queue) for worker in range(count)
+    ]
+    reports = [queue.get(timeout=SECONDS + 60) for _ in started]
+    for child in started:
+        assert children.join(child) == 0
+    assert not [report.failed for report in reports if report.failed]
+    return reports
+
+
+def test_bank_transfers_keep_the_sum_and_lose_nothing(
+    lake_args: LakeArgs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with lake_args.connect() as lake:
+        bank.make(lake)
+        first = lake.snapshot
+        count = PROCESSES[lake_args.catalog]
+        reports = run(bank.transfer, lake_args, count, SECONDS)
+        done = [moved for report in reports for moved in report.done]
+        refused = sum((report.refused for report in reports), Counter[str]())
+        with capsys.disabled():
+            speed = f"{len(done) / SECONDS:.1f} commits/s, {refused['ConflictError']} conflicts"
+            sys.stdout.write(f"\n{lake_args.catalog}, {count} processes: {speed}\n")
+        assert done
+        assert refused["ConflictError"] > 0
+        # A transfer is a snapshot, and every one is in the log once.
+        assert lake.snapshot == first + len(done)
+        assert bag(lake.table("transfer").to_arrow()) == sorted(done)
+        assert bag(lake.table("account").to_arrow()) == sorted(balances(done).items())
+        check_every_snapshot(lake_args, lake, first, done)
+
+
+def balances(done: list[tuple[int, ...]]) -> dict[int, int]:
+    result = dict.fromkeys(range(bank.ACCOUNTS), bank.BALANCE)
+    for _, _, source, target, amount in done:
+        result[source] -= amount
+        result[target] += amount
+    return result
+
+
+def check_every_snapshot(
+    lake_args: LakeArgs, lake: tailrace.Lake, first: int, done: list[tuple[int, ...]]
+) -> None:
+    """The sum is constant at each: in DuckDB's change feed, and as DuckDB and we read it."""
+    total, newest = bank.ACCOUNTS * bank.BALANCE, lake.snapshot
+    with duck.attach(lake_args) as reader:
+        feed = reader.execute(
+            f"""
+            SELECT snapshot_id, count(*),
+              sum(CASE WHEN change_type IN ('insert', 'update_postimage')
+                  THEN balance ELSE -balance END)
+            FROM ducklake_table_changes('lake', 'main', 'account', {first + 1}, {newest})
+            GROUP BY ALL
+            """
+        ).fetchall()
+        assert sorted(feed) == [(at, 4, 0) for at in range(first + 1, newest + 1)]
+        for at in range(first, newest + 1):
+            rows = bag(lake.table("account").to_arrow(at=at))
+            assert len(rows) == bank.ACCOUNTS
+            assert sum(balance for _, balance in rows) == total
+        for at in range(first, newest + 1, 1 + len(done) // 20):
+            assert bag(duck.read(reader, "account", at)) == bag(
+                lake.table("account").to_arrow(at=at)
+            )
+
+
+def test_a_race_for_keys_has_one_winner_for_each(lake_args: LakeArgs) -> None:
+    keys, count = 20, PROCESSES[lake_args.catalog]
+    with lake_args.connect() as lake:
+        table = lake.create_table("race", {"id": "int", "worker": "int"}, primary_key="id")
+        before = lake.snapshot
+        reports = run(bank.race, lake_args, count, keys)
+        won = [(key, report.worker) for report in reports for key in report.done]
+        assert bag(table.to_arrow()) == sorted(won)
+        assert [key for key, _ in sorted(won)] == list(range(keys))
+        refused = sum((report.refused for report in reports), Counter[str]())
+        assert sum(refused.values()) == keys * (count - 1)
+        assert refused["ConflictError"] > 0
+        assert lake.snapshot == before + keys
