@@ -1,8 +1,8 @@
 """One interface to the place where a lake's objects lie.
 
-Always true: an object is written once, under a name that was never used before, and is complete
-and durable when the writer is closed. Paths are relative to the lake's data path. A `Storage` can
-be pickled: Spark's workers write and read through it.
+Always true: an object is written once, under a name that was never used before. Paths are
+relative to the lake's data path. A `Storage` can be pickled: Spark's workers write and read
+through it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Storage:
 
     @contextmanager
     def open_write(self, path: str) -> Iterator[Sink]:
-        """A sink for a new object, durable when the block ends without an error."""
+        """A sink for a new object, complete when the block ends without an error.
+
+        It is durable after a `sync` of its directory.
+        """
         try:
             with self._open_local(path) if self.local else self._open_remote(path) as sink:
                 yield sink
@@ -83,7 +86,6 @@ class Storage:
             sink.size = handle.seek(0, os.SEEK_END)
             handle.seek(max(0, sink.size - 8))
             sink.tail = handle.read()
-        _sync_directory(place.parent)
 
     @contextmanager
     def _open_remote(self, path: str) -> Iterator[Sink]:
@@ -93,6 +95,15 @@ class Storage:
             yield sink
         raw.close()
         sink.size, sink.tail = raw.tell(), raw.tail
+
+    def sync(self, directory: str) -> None:
+        """Make the names of new objects durable: a power cut could keep their bytes only."""
+        if self.local is not None:
+            handle = os.open(self.local / directory, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
     @contextmanager
     def open_read(self, path: str) -> Iterator[pa.NativeFile]:
@@ -210,15 +221,6 @@ class _Writer:
         if not self.closed:
             self.closed = True
             self._inner.close()
-
-
-def _sync_directory(place: Path) -> None:
-    # Without this, a power cut may keep the file's bytes and lose its name.
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _is_remote(place: str) -> bool:

@@ -164,6 +164,8 @@ def _prepare_table(
     if newest > base and table.info.key and table.files and table.base is not None:
         _check_keys(runtime, connection, table, base, newest)
     _prepare_deletes(runtime, connection, table, prepared, txn_id, newest)
+    if prepared.deletes:
+        runtime.storage.sync(table.info.path)
     return prepared
 
 

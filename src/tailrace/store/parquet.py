@@ -68,6 +68,7 @@ class FileWriter:
                         group = next(pending, None)
                         if sink.native.tell() >= self.settings.file_bytes:
                             break
+            self.storage.sync(self.table.path)
             (footer_size,) = struct.unpack("<I", sink.tail[:4])
             yield DataFile(
                 key=file_key,

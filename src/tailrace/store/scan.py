@@ -93,28 +93,45 @@ def read_file(
     with storage.open_read(file.path) as source:
         parquet = pq.ParquetFile(source)
         check_rows(storage, file, parquet.metadata)
-        present = set(parquet.schema_arrow.names)
-        names = [column.physical for column in columns if column.physical in present]
-        if only is None:
-            rows = parquet.read(columns=names)
-            keep = None
-        else:
-            groups, keep = _row_groups(parquet.metadata, only)
-            rows = parquet.read_row_groups(groups, columns=names)
-        count = file.rows if only is None else _count(parquet.metadata, groups)
-    arrays = [
-        rows.column(column.physical).cast(column.type)
-        if column.physical in present
-        else pa.nulls(count, column.type)
-        for column in columns
-    ]
-    fields = [pa.field(column.name, column.type, column.nullable) for column in columns]
-    table = pa.table(arrays, schema=pa.schema(fields))
+        if only is not None:
+            return _read_only(parquet, columns, only)
+        names = _present(parquet, columns)
+        table = _named(parquet.read(columns=names), columns, file.rows)
     if without is not None and len(without):
         mask = np.ones(file.rows, bool)
         mask[without] = False
         return table.filter(pa.array(mask))
-    return table if keep is None else table.take(pa.array(keep))
+    return table
+
+
+def _present(parquet: pq.ParquetFile, columns: Sequence[Column]) -> list[str]:
+    names = set(parquet.schema_arrow.names)
+    return [column.physical for column in columns if column.physical in names]
+
+
+def _named(rows: pa.Table, columns: Sequence[Column], count: int) -> pa.Table:
+    """Rows of a file as today's columns: missing ones as NULL, narrower ones widened."""
+    arrays = [
+        rows.column(column.physical).cast(column.type)
+        if column.physical in rows.column_names
+        else pa.nulls(count, column.type)
+        for column in columns
+    ]
+    fields = [pa.field(column.name, column.type, column.nullable) for column in columns]
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def _read_only(parquet: pq.ParquetFile, columns: Sequence[Column], only: Positions) -> pa.Table:
+    """The rows at some positions. One row group is held at a time, however many hold one."""
+    names = _present(parquet, columns)
+    starts = group_starts(parquet.metadata)
+    group_of = np.searchsorted(starts, only, side="right") - 1
+    parts = []
+    for group in np.unique(group_of):
+        rows = parquet.read_row_group(int(group), columns=names)
+        wanted = only[group_of == group] - starts[group]
+        parts.append(_named(rows.take(pa.array(wanted)), columns, len(wanted)))
+    return pa.concat_tables(parts)
 
 
 def check_rows(storage: Storage, file: DataFile, footer: pq.FileMetaData) -> None:
@@ -135,18 +152,3 @@ def group_starts(footer: pq.FileMetaData) -> Positions:
     """The position at which each row group starts, and the number of rows at the end."""
     counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-def _row_groups(footer: pq.FileMetaData, only: Positions) -> tuple[list[int], Positions]:
-    """The row groups that hold the positions, and the positions' places in those groups."""
-    starts = group_starts(footer)
-    group_of = np.searchsorted(starts, only, side="right") - 1
-    groups = np.unique(group_of)
-    # Where each read group starts in what is read.
-    read_starts = np.concatenate([[0], np.cumsum(np.diff(starts)[groups])])
-    offset = read_starts[np.searchsorted(groups, group_of)] - starts[group_of]
-    return [int(group) for group in groups], only + offset
-
-
-def _count(footer: pq.FileMetaData, groups: list[int]) -> int:
-    return sum(footer.row_group(group).num_rows for group in groups)
