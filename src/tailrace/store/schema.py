@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from string import ascii_lowercase, ascii_uppercase
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ SNAPSHOT = "_snapshot"
 RESERVED = frozenset({FILE, POS, CHANGE, SNAPSHOT})
 
 _FIELD_ID = b"PARQUET:field_id"
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +233,14 @@ def _check_fields(column: str, kind: pa.DataType) -> None:
             raise InvalidError(f"{column!r} has two fields called {child.name!r}")
         seen.add(child.name.casefold())
         _check_fields(column, child.type)
+
+
+def fold(name: str) -> str:
+    """The form in which names of schemas and tables are compared: as the catalog's `lower` does.
+
+    Only A to Z, as in SQLite and DuckDB. Columns are compared as Spark does, by all of Unicode.
+    """
+    return name.translate(_LOWER)
 
 
 def split_name(name: object) -> tuple[str, str]:

@@ -29,7 +29,14 @@ from tailrace.store.keys import Keys, Places
 from tailrace.store.predicate import matching
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import TableInfo, check_name, new_columns, parse_columns, split_name
+from tailrace.store.schema import (
+    TableInfo,
+    check_name,
+    fold,
+    new_columns,
+    parse_columns,
+    split_name,
+)
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.workspace import SchemaWork, TableWork, Workspace
 from tailrace.store.write import fit_local, select_columns, write_rows
@@ -69,8 +76,8 @@ class Transaction:
         if self._schema_id(name) is not None:
             raise InvalidError(f"the schema {name!r} exists already")
         number = self._work.provisional_id()
-        dropped = self._work.schemas.get(name.casefold())
-        self._work.schemas[name.casefold()] = SchemaWork(
+        dropped = self._work.schemas.get(fold(name))
+        self._work.schemas[fold(name)] = SchemaWork(
             id=number,
             name=name,
             path=_new_path(name),
@@ -84,21 +91,21 @@ class Transaction:
         number = self._schema_id(name)
         if number is None:
             raise NotFoundError(f"there is no schema {name!r}")
-        if name.casefold() == "main":
+        if fold(name) == "main":
             raise InvalidError("the schema 'main' cannot be dropped")
-        inside = [plain for schema, plain in self.list_tables() if schema == name.casefold()]
+        inside = [plain for schema, plain in self.list_tables() if schema == fold(name)]
         if inside:
             raise InvalidError(
                 f"the schema {name!r} still has tables ({', '.join(inside[:3])}): drop them first"
             )
-        work = self._work.schemas.get(name.casefold())
+        work = self._work.schemas.get(fold(name))
         if work is not None:
-            del self._work.schemas[name.casefold()]
+            del self._work.schemas[fold(name)]
             if work.replaces is None:
                 return
             number = work.replaces
         gone = SchemaWork(id=number, name=name, path="", created=False)
-        self._work.schemas[name.casefold()] = gone
+        self._work.schemas[fold(name)] = gone
 
     def create_table(
         self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None
@@ -135,7 +142,7 @@ class Transaction:
         """Folded schema and name of every table that this transaction sees."""
         with self._runtime.database.read() as connection:
             found = {
-                (schema.casefold(), name.casefold())
+                (fold(schema), fold(name))
                 for schema, name in lookup.list_tables(connection, self.base)
             }
         for key, work in self._work.tables.items():
@@ -315,13 +322,17 @@ class Transaction:
         return found
 
     def _peek(self, schema: str, name: str) -> TableWork | None:
-        known = self._work.tables.get((schema.casefold(), name.casefold()))
+        known = self._work.tables.get((fold(schema), fold(name)))
         if known is not None:
             return None if known.dropped else known
         with self._runtime.database.read() as connection:
             info = lookup.find_table(connection, schema, name, self.base)
         if info is None:
             return None
+        # A database may compare more letters than we do: then the name here is another spelling.
+        known = self._work.tables.get((fold(info.schema), fold(info.name)))
+        if known is not None and known.base is not None and known.base.id == info.id:
+            return None if known.dropped else known
         return self._work.add(TableWork(base=info, info=info))
 
     def _scan(self, work: TableWork) -> Scan:
@@ -338,7 +349,7 @@ class Transaction:
         return Scan(table=work.info, at=self.base, files=live)
 
     def _schema_id(self, name: str) -> int | None:
-        known = self._work.schemas.get(name.casefold())
+        known = self._work.schemas.get(fold(name))
         if known is not None:
             return known.id if known.created else None
         with self._runtime.database.read() as connection:
@@ -346,7 +357,7 @@ class Transaction:
         return None if row is None else int(row.schema_id)
 
     def _schema_path(self, name: str) -> str:
-        known = self._work.schemas.get(name.casefold())
+        known = self._work.schemas.get(fold(name))
         if known is not None:
             return known.path
         with self._runtime.database.read() as connection:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tailrace.store.deletes import Positions, union
 from tailrace.store.files import DataFile
-from tailrace.store.schema import TableInfo
+from tailrace.store.schema import TableInfo, fold
 from tailrace.store.write import Written
 
 
@@ -75,7 +75,7 @@ class Workspace:
 
     def add(self, work: TableWork) -> TableWork:
         """Enter a table, found or created."""
-        key = (work.info.schema.casefold(), work.info.name.casefold())
+        key = (fold(work.info.schema), fold(work.info.name))
         before = self.tables.get(key)
         if before is not None and before.base is not None:
             self.replaced.append(before)
