@@ -520,7 +520,7 @@ def test_a_bad_schema_or_column_name(lake: tailrace.Lake, name: Any) -> None:
             use()
 
 
-@pytest.mark.parametrize("name", ["_file", "_pos", "_change", "_snapshot", "_POS"])
+@pytest.mark.parametrize("name", ["_file", "_pos", "_change", "_snapshot", "_POS", "_Tailrace_x"])
 def test_a_reserved_column_name(lake: tailrace.Lake, name: str) -> None:
     uses: list[Callable[[], object]] = [
         lambda: lake.create_table("u", {"id": "int", name: "int"}),

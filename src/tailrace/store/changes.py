@@ -161,8 +161,10 @@ def _marked(rows: pa.Table, change: str, snapshots: npt.NDArray[np.int64]) -> pa
 
 def _without_equal_images(feed: pa.Table, table: TableInfo) -> pa.Table:
     """In a net feed a key is deleted at most once and inserted at most once."""
-    names = [column.name for column in table.key_columns]
-    numbered = feed.select(names).append_column("_row", pa.array(np.arange(feed.num_rows)))
+    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+    names = [str(number) for number in range(len(table.key))]
+    keys = [feed.column(column.name) for column in table.key_columns]
+    numbered = pa.table([*keys, np.arange(feed.num_rows)], names=[*names, "_row"])
     is_delete = pc.equal(feed.column(CHANGE), DELETE)
     deletes = numbered.filter(is_delete)
     inserts = numbered.filter(pc.invert(is_delete))

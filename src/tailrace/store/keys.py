@@ -19,6 +19,7 @@ from tailrace.errors import CorruptError
 from tailrace.store import stats, types
 from tailrace.store.deletes import Positions, from_bitmap, to_bitmap, union
 from tailrace.store.files import ColumnStats, DataFile
+from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, read_file
 from tailrace.store.schema import FILE, POS, Column, TableInfo
@@ -139,8 +140,7 @@ def _search_file(runtime: Runtime, table: TableInfo, keys: pa.Table, file: DataF
 
 def _groups(footer: pq.FileMetaData, first: Column, wanted: pa.ChunkedArray) -> Iterator[int]:
     """The row groups that can hold one of the wanted values of the first key column."""
-    leaves = [footer.schema.column(i).path for i in range(footer.num_columns)]
-    place = leaves.index(first.physical)
+    place = stats.leaves(footer)[first.physical]
     values = np.sort(wanted.to_numpy()) if pa.types.is_integer(first.type) else None
     limits = stats.of_values(wanted)
     for group in range(footer.num_row_groups):
@@ -158,8 +158,11 @@ def _match(held: pa.Table, keys: pa.Table) -> Positions:
     if held.num_columns == 1:
         mask = pc.is_in(held.column(0), value_set=keys.column(0).combine_chunks())
         return np.flatnonzero(mask.to_numpy()).astype(np.int64)
+    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+    names = [str(number) for number in range(keys.num_columns)]
+    held, keys = held.rename_columns(names), keys.rename_columns(names)
     numbered = held.append_column(POS, pa.array(np.arange(held.num_rows, dtype=np.int64)))
-    joined = numbered.join(keys, keys=keys.column_names, join_type="left semi")
+    joined = numbered.join(keys, keys=names, join_type="left semi")
     return np.sort(joined.column(POS).to_numpy())
 
 
@@ -207,4 +210,4 @@ def show_keys(runtime: Runtime, table: TableInfo, places: Places, files: Iterabl
     by_key = {file.key: file for file in files}
     file_key, positions = next(iter(places.items()))
     rows = read_file(runtime.storage, by_key[file_key], table.key_columns, only=positions[:3])
-    return ", ".join(str(row) for row in rows.to_pylist())
+    return ", ".join(str(row) for row in plain_rows(rows))

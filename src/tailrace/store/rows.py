@@ -164,7 +164,7 @@ def fit(rows: pa.Table, table_name: str, columns: Sequence[Column]) -> pa.Table:
         fitted = _cast(array, table_name, column)
         if not column.nullable and fitted.null_count:
             place = pc.index(pc.is_null(fitted), True).as_py()
-            row = {c.name: rows.column(i)[place].as_py() for i, c in enumerate(columns)}
+            row = plain_rows(rows.slice(place, 1).rename_columns([c.name for c in columns]))[0]
             raise InvalidError(f"{table_name}.{column.name} must not be NULL, as it is in {row}")
         arrays.append(fitted)
     return pa.table(arrays, schema=pa.schema([column.field for column in columns]))
@@ -197,10 +197,31 @@ def _first_misfit(array: pa.ChunkedArray, target: pa.DataType) -> Any:
             array = half
         else:
             array = array.slice(len(half))
+    return _plain(array[0]) if len(array) else None
+
+
+def _plain(value: pa.Scalar) -> Any:
     try:
-        return array[0].as_py() if len(array) else None
+        return value.as_py()
     except (OverflowError, ValueError):
-        return array[0].value  # a time that Python has no date for, as the number that it is
+        # A time that Python has no date for, as the number that it is.
+        return value.value if hasattr(value, "value") else f"<{value.type}>"
+
+
+def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """A few rows as Python values, for messages."""
+    return [
+        {name: _plain(rows.column(place)[number]) for place, name in enumerate(rows.column_names)}
+        for number in range(rows.num_rows)
+    ]
+
+
+def sort(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows in the order of some columns."""
+    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+    keys = pa.table([rows.column(name) for name in names], names=list(map(str, range(len(names)))))
+    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
+    return rows.take(order)
 
 
 def _misfit(table_name: str, column: Column, example: Any) -> InvalidError:
@@ -222,7 +243,7 @@ def check_sorted_unique(
         equal = pc.equal(array.slice(1), array.slice(0, len(array) - 1))
         same = equal if same is None else pc.and_(same, equal)
     if same is not None and pc.any(same).as_py():
-        doubled = joined.slice(1).filter(same).slice(0, 3).to_pylist()
+        doubled = plain_rows(joined.slice(1).filter(same).slice(0, 3))
         shown = ", ".join(str(describe_key(row, columns)) for row in doubled)
         raise InvalidError(f"{table_name}: the same key stands twice in the rows given: {shown}")
     return joined.slice(joined.num_rows - 1)

@@ -26,6 +26,8 @@ POS = "_pos"
 CHANGE = "_change"
 SNAPSHOT = "_snapshot"
 RESERVED = frozenset({FILE, POS, CHANGE, SNAPSHOT})
+# What columns that the store adds in between begin with.
+OWN_PREFIX = "_tailrace_"
 
 _FIELD_ID = b"PARQUET:field_id"
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -120,14 +122,13 @@ class TableInfo:
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
         check_name(name, "column")
         _check_fields(name, kind)
-        if name.casefold() in RESERVED:
-            raise InvalidError(f"the column name {name!r} is reserved: choose another")
+        _check_reserved(name)
         if any(column.name.casefold() == name.casefold() for column in self.columns):
             raise InvalidError(f"{self.full_name} already has a column {name!r}")
         number = self.next_column_id
         inner = tuple(range(number + 1, number + 1 + nested_count(kind)))
         physical = name
-        while physical.casefold() in self.physical_names or physical.casefold() in RESERVED:
+        while physical.casefold() in self.physical_names:
             physical = f"{physical}_{number}"
         column = Column(
             id=number, name=name, physical=physical, type=kind, nullable=nullable, inner=inner
@@ -150,8 +151,7 @@ class TableInfo:
     def with_renamed(self, old: str, new: str) -> TableInfo:
         check_name(new, "column")
         column = self.column(old)
-        if new.casefold() in RESERVED:
-            raise InvalidError(f"the column name {new!r} is reserved: choose another")
+        _check_reserved(new)
         if any(c.name.casefold() == new.casefold() and c != column for c in self.columns):
             raise InvalidError(f"{self.full_name} already has a column {new!r}")
         return self._replacing(column, replace(column, name=new))
@@ -222,6 +222,11 @@ def check_name(name: object, what: str) -> None:
     """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
     if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
         raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
+
+
+def _check_reserved(name: str) -> None:
+    if name.casefold() in RESERVED or name.casefold().startswith(OWN_PREFIX):
+        raise InvalidError(f"the column name {name!r} is reserved: choose another")
 
 
 def _check_fields(column: str, kind: pa.DataType) -> None:

@@ -13,14 +13,23 @@ from tailrace.store import types
 from tailrace.store.changes import DELETE, DeletedRows, Feed, WholeFile
 from tailrace.store.deletes import to_words
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, Column
-from tailrace.store.spark_scan import deleted_places, keep_unmarked, load, local_frame, name_columns
+from tailrace.store.schema import CHANGE, FILE, HIDDEN, OWN_PREFIX, POS, SNAPSHOT, Column
+from tailrace.store.spark_scan import (
+    BITS,
+    deleted_places,
+    keep_unmarked,
+    load,
+    local_frame,
+    name_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # More ranges than this make a filter slower than the row groups it would skip.
 _RANGES = 64
+# The columns that the images of a key before and after are compared in.
+_OLD, _NEW = f"{OWN_PREFIX}old", f"{OWN_PREFIX}new"
 
 
 def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
@@ -42,7 +51,7 @@ def _whole(runtime: Runtime, parts: Sequence[WholeFile], columns: Sequence[Colum
         FILE: [part.file.key for part in parts],
         CHANGE: [part.change for part in parts],
         SNAPSHOT: [part.snapshot for part in parts],
-        "_bits": pa.array(words, types.list_of(pa.int64())),
+        BITS: pa.array(words, types.list_of(pa.int64())),
     }
     files = {part.file.key: part.file for part in parts}
     data = load(runtime, list(files.values()), [*columns, *HIDDEN])
@@ -107,8 +116,8 @@ def _without_equal_images(changes: DataFrame, feed: Feed) -> DataFrame:
     window = Window.partitionBy(*key)
     old = F.first(F.when(deleted, image), ignorenulls=True).over(window)
     new = F.first(F.when(~deleted, image), ignorenulls=True).over(window)
-    both = changes.withColumn("_old", old).withColumn("_new", new)
-    return both.where(~F.col("_old").eqNullSafe(F.col("_new"))).drop("_old", "_new")
+    both = changes.withColumns({_OLD: old, _NEW: new})
+    return both.where(~F.col(_OLD).eqNullSafe(F.col(_NEW))).drop(_OLD, _NEW)
 
 
 def _comparable(column: Column):  # type: ignore[no-untyped-def]

@@ -20,7 +20,7 @@ from tailrace.store.deletes import PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD, to_wor
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import FILE, HIDDEN, POS, SNAPSHOT, Column
+from tailrace.store.schema import FILE, HIDDEN, OWN_PREFIX, POS, SNAPSHOT, Column
 from tailrace.store.source import load_objects
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ _READ_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
+# The column that a file's bitmap of deleted rows is joined as.
+BITS = f"{OWN_PREFIX}bits"
 # The bit of a row in the bitmap of its file; past the bitmap's end there are only zeros.
 _BIT = (
-    f"shiftright(coalesce(get(_bits, cast({POS} div 64 as int)), 0L), cast({POS} % 64 as int)) & 1"
+    f"shiftright(coalesce(get({BITS}, cast({POS} div 64 as int)), 0L), cast({POS} % 64 as int)) & 1"
 )
 
 
@@ -73,7 +75,7 @@ def _masked(
         words = [to_words(live.dead(runtime, at)) for live in files]
         bits = pa.array(words, types.list_of(pa.int64()))
         keys = [live.file.key for live in files]
-        bitmaps = local_frame(runtime, pa.table({FILE: keys, "_bits": bits}))
+        bitmaps = local_frame(runtime, pa.table({FILE: keys, BITS: bits}))
         kept = keep_unmarked(data.join(F.broadcast(bitmaps), FILE))
     else:
         gone = deleted_places(runtime, [live.file for live in files])
@@ -82,7 +84,7 @@ def _masked(
 
 
 def keep_unmarked(rows: DataFrame) -> DataFrame:
-    """The rows whose bit in `_bits`, the bitmap of their file, is not set."""
+    """The rows whose bit in the bitmap of their file, `BITS`, is not set."""
     return rows.where(f"({_BIT}) = 0")
 
 

@@ -32,7 +32,7 @@ def of_file(
 
     `nans` says for the float columns whether a NaN was seen: Parquet's bounds leave NaN out.
     """
-    places = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    places = leaves(footer)
     result = []
     for column in columns:
         # A nested column's leaves have paths of their own; no reader prunes by them.
@@ -44,6 +44,15 @@ def of_file(
         ]
         result.append(_merge(column, chunks, has_nan=nans.get(column.physical)))
     return tuple(result)
+
+
+def leaves(footer: pq.FileMetaData) -> dict[str, int]:
+    """The places of the columns that are not nested, by their names.
+
+    A path alone would not do: `b.c` may be the field `c` of `b`, or a column of that name.
+    """
+    columns = [footer.schema.column(i) for i in range(footer.num_columns)]
+    return {leaf.name: i for i, leaf in enumerate(columns) if leaf.path == leaf.name}
 
 
 def _merge(column: Column, chunks: list[Any], *, has_nan: bool | None) -> ColumnStats:

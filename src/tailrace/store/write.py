@@ -53,7 +53,7 @@ def _write_local(writer: FileWriter, rows: object) -> Written:
     fitted = fit_local(rows, table, table.columns)
     names = [column.physical for column in table.key_columns]
     if names:
-        fitted = fitted.sort_by([(name, "ascending") for name in names])
+        fitted = row_checks.sort(fitted, names)
     files = tuple(writer.write([fitted]))
     return Written(files=files, keys=fitted.select(names) if names else None)
 
@@ -67,8 +67,11 @@ def fit_local(rows: object, table: TableInfo, columns: Sequence[Column]) -> pa.T
 
 
 def _write_frame(writer: FileWriter, frame: Any) -> tuple[DataFile, ...]:
-    selected = select_columns(frame, writer.table, writer.table.columns)
-    keys = [types.quote(column.physical) for column in writer.table.key_columns]
+    columns = writer.table.columns
+    # By numbers instead of names: mapInArrow takes a dot in a name for a field's.
+    names = {column.id: f"c{number}" for number, column in enumerate(columns)}
+    selected = select_columns(frame, writer.table, columns).toDF(*names.values())
+    keys = [names[number] for number in writer.table.key]
     if keys:
         # By range and not by hash: keys that arrive together live together, and few files
         # are opened to find them again.
