@@ -79,3 +79,9 @@ def create_and_die(args: LakeArgs) -> None:
 
     migrate._first_snapshot = die
     args.connect()
+
+
+def run_with_environment(environment: dict[str, str], *arguments: Any) -> None:
+    """The same with variables set: a forked process has those of its server."""
+    os.environ.update(environment)
+    run(*arguments)
