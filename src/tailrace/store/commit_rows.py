@@ -7,17 +7,17 @@ number of the new snapshot known. The rows are those that DuckLake 1.0 prescribe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
-from tailrace.store import lookup, types
+from tailrace.store import lookup
+from tailrace.store.column_rows import column_rows
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
@@ -234,7 +234,7 @@ class Writer:
                 # Only the column's own row: what is inside of it stays as it is.
                 self._end_columns(old.id, (number,))
                 self._run(
-                    sa.insert(t.column), list(_column_rows(old.id, self._snapshot, column))[:1]
+                    sa.insert(t.column), list(column_rows(old.id, self._snapshot, column))[:1]
                 )
         if [c.name for c in old.key_columns] != [c.name for c in new.key_columns]:
             self._end(t.tag, t.tag.c.object_id == old.id)
@@ -244,7 +244,7 @@ class Writer:
         self._changes.append(f"altered_table:{old.id}")
 
     def _columns(self, table_id: int, columns: Sequence[Column]) -> None:
-        rows = [row for c in columns for row in _column_rows(table_id, self._snapshot, c)]
+        rows = [row for c in columns for row in column_rows(table_id, self._snapshot, c)]
         self._run(sa.insert(t.column), rows)
 
     def _physical_names(self, table_id: int, columns: Sequence[Column]) -> None:
@@ -388,36 +388,6 @@ class Writer:
                 for file, new in written
             ],
         )
-
-
-def _column_rows(table_id: int, snapshot: int, column: Column) -> Iterator[dict[str, Any]]:
-    """The rows of a column and of what is inside of it."""
-    ids = iter((column.id, *column.inner))
-    yield from _field_rows(
-        table_id, snapshot, pa.field(column.name, column.type, column.nullable), ids, None
-    )
-
-
-def _field_rows(
-    table_id: int, snapshot: int, field: pa.Field, ids: Iterator[int], parent: int | None
-) -> Iterator[dict[str, Any]]:
-    number = next(ids)
-    atomic = types.is_atomic(field.type)
-    yield {
-        "column_id": number,
-        "begin_snapshot": snapshot,
-        "table_id": table_id,
-        "column_order": number,
-        "column_name": field.name,
-        "column_type": types.lake_type(field.type),
-        "default_value": "NULL",
-        "nulls_allowed": field.nullable,
-        "parent_column": parent,
-        "default_value_type": "literal" if atomic else "",
-        "default_value_dialect": "duckdb",
-    }
-    for child in types.children_of(field.type):
-        yield from _field_rows(table_id, snapshot, child, ids, number)
 
 
 def _quoted(name: str) -> str:
