@@ -170,23 +170,30 @@ def canonical(given: pa.DataType) -> pa.DataType:
     raise InvalidError(f"values of the Arrow type {given} cannot be stored in a lake")
 
 
-def spark_type(kind: pa.DataType) -> str:
+def spark_type(kind: pa.DataType, timestamp: str = "timestamp") -> str:
     """Spark's spelling of a canonical type."""
+    if kind == TIMESTAMP:
+        return timestamp
     if kind in _TO_SPARK:
         return _TO_SPARK[kind]
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
+    children = [spark_type(child.type, timestamp) for child in children_of(kind)]
     if pa.types.is_map(kind):
-        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+        return f"map<{children[0]},{children[1]}>"
     if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
-    fields = ",".join(f"{quote(f.name)}:{spark_type(f.type)}" for f in kind)
+        return f"array<{children[0]}>"
+    names = (quote(field.name) for field in kind)
+    fields = ",".join(f"{name}:{child}" for name, child in zip(names, children, strict=True))
     return f"struct<{fields}>"
 
 
 def spark_schema(schema: pa.Schema) -> str:
-    """A schema of canonical types as Spark writes it."""
-    return ", ".join(f"{quote(f.name)} {spark_type(f.type)}" for f in schema)
+    """A schema of canonical types as Spark reads it, whatever the session says.
+
+    What a plain `timestamp` is, the setting spark.sql.timestampType decides.
+    """
+    return ", ".join(f"{quote(f.name)} {spark_type(f.type, 'timestamp_ltz')}" for f in schema)
 
 
 def lake_type(kind: pa.DataType) -> str:
