@@ -25,6 +25,7 @@ from tests.store.test_schema import make
         ("d = 1", []),  # NaN is above everything in Spark: no pruning by floats
         ("name = 3", []),  # compared as numbers by Spark
         ("nonsense (", []),
+        ("id = 9007199254740992e0", []),  # a double, which also equals the next bigint
     ],
 )
 def test_conditions_are_those_that_every_match_satisfies(

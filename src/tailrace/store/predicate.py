@@ -102,6 +102,8 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> Any:
         return literal.this if pa.types.is_string(kind) and not negative else None
     if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return None
+    if "e" in literal.this.lower():
+        return None  # a double: Spark rounds the column's values before it compares
     try:
         number = Decimal(literal.this)
     except InvalidOperation:
