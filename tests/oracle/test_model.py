@@ -88,5 +88,5 @@ class Machine(RuleBasedStateMachine):
 def test_the_store_agrees_with_a_model_and_with_duckdb() -> None:
     hypothesis.stateful.run_state_machine_as_test(
         Machine,
-        settings=hypothesis.settings(max_examples=25, stateful_step_count=14, deadline=None),
+        settings=hypothesis.settings(max_examples=15, stateful_step_count=12, deadline=None),
     )
