@@ -21,7 +21,6 @@ from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import FILE, HIDDEN, OWN_PREFIX, POS, SNAPSHOT, Column
-from tailrace.store.source import load_objects
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -134,6 +133,8 @@ def load(runtime: Runtime, files: Sequence[DataFile], columns: Sequence[Column])
 
 def _read(spark: SparkSession, storage: Storage, paths: list[str], schema: str) -> DataFrame:
     if storage.local is None:
+        from tailrace.store.source import load_objects  # it imports PySpark
+
         return load_objects(spark, storage, paths, schema)
     from pyspark.errors import AnalysisException
 
