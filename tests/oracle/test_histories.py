@@ -18,7 +18,7 @@ from tests.support import duck
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -146,9 +146,11 @@ def test_the_law_of_the_change_feed_holds_for_every_pair_of_snapshots(
 @pytest.mark.stress
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_long_histories(lake_args: LakeArgs, spark: SparkSession, seed: int) -> None:
-    check_every_snapshot(lake_args, spark, seed, steps=30)
-    with lake_args.connect(spark=spark) as lake:
+def test_long_histories(
+    new_lake_args: Callable[[], LakeArgs], spark: SparkSession, seed: int
+) -> None:
+    check_every_snapshot(new_lake_args(), spark, seed, steps=20)
+    with new_lake_args().connect(spark=spark) as lake:
         _check_all_pairs(lake, make_history(lake, seed, 12))
 
 
