@@ -31,6 +31,7 @@ GENERATORS: dict[str, Callable[[Random], Any]] = {
     "float": lambda r: r.choice([0.0, -0.0, 1.5, float("nan"), float("inf"), -float("inf")]),
     "double": lambda r: r.choice([0.0, -0.0, 0.1, 1e300, float("nan"), -float("inf")]),
     "decimal(10,2)": lambda r: Decimal(r.randint(-500, 500)).scaleb(-2),
+    "decimal(20,2)": lambda r: Decimal(r.choice([-(10**19), -1, 0, 1, 250, 10**19])).scaleb(-2),
     "decimal(38,10)": lambda r: Decimal(r.choice([0, 10**27, -(10**27)])).scaleb(-10),
     "string": lambda r: r.choice(_TEXTS),
     "binary": lambda r: r.choice([b"", b"\x00", b"\xff\xfe", b"abc"]),
@@ -55,6 +56,7 @@ WIDER = {
     "float": "double",
     "decimal(10,2)": "decimal(20,2)",
 }
+assert GENERATORS.keys() >= set(WIDER.values())
 
 
 def value(random: Random, kind: str) -> Any:
