@@ -13,6 +13,14 @@ from tailrace.errors import (
     UnavailableError,
 )
 from tailrace.lake import Lake, Snapshot, connect
+from tailrace.propagation.changes import Changes
+from tailrace.propagation.consumer import JobContext, consumer
+from tailrace.propagation.history import Iteration, Usage
+from tailrace.propagation.job import State
+from tailrace.propagation.jobs import Jobs
+from tailrace.propagation.serving import Serving
+from tailrace.propagation.status import JobStatus
+from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
 from tailrace.store.sweep import Sweep
 from tailrace.store.table import Table
@@ -20,19 +28,30 @@ from tailrace.store.transaction import Transaction
 from tailrace.version import __version__
 
 __all__ = [
+    "Changes",
     "ConflictError",
     "CorruptError",
     "InvalidError",
+    "Iteration",
+    "JobContext",
     "JobFailedError",
+    "JobStatus",
+    "Jobs",
     "Lake",
     "NotFoundError",
+    "Serving",
     "Settings",
     "Snapshot",
+    "State",
     "Sweep",
     "Table",
     "TailraceError",
     "Transaction",
+    "Trigger",
     "UnavailableError",
+    "Usage",
     "__version__",
     "connect",
+    "consumer",
+    "trigger",
 ]

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+import tailrace.replicas  # noqa: F401  (registers its consumer)
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.log import log_to_stderr
 from tailrace.objects.storage import Storage, normalize_data_path
+from tailrace.propagation.history import Usage, usage
+from tailrace.propagation.job import Job
+from tailrace.propagation.jobs import Jobs, fail_followers
+from tailrace.propagation.service import Service
+from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
 from tailrace.store import lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import split_name
+from tailrace.store.schema import check_name, split_name
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
@@ -51,6 +58,7 @@ def connect(
     *,
     data: str | Path | None = None,
     spark: SparkSession | None = None,
+    tenant: str = lookup.DEFAULT_TENANT,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
     clock: Clock | None = None,
@@ -62,8 +70,9 @@ def connect(
     `data` is where the objects lie: a directory, `file://…` or `s3://bucket/prefix`; needed to
     create a lake on PostgreSQL. `storage_options` are obstore's: `endpoint`, `access_key_id`, …;
     what is not given comes from the environment. Spark starts at the first call that needs it,
-    unless a session is given.
+    unless a session is given. A `tenant` sees and touches its own schemas and jobs only.
     """
+    check_name(tenant, "tenant")
     settings = settings or Settings()
     clock = clock or SystemClock()
     place = None if data is None else normalize_data_path(data)
@@ -96,6 +105,8 @@ def connect(
         clock=clock,
         spark=_SparkProvider(spark),
         step=on_step or (lambda _: None),
+        tenant=tenant,
+        on_drop=lambda connection, dropped: fail_followers(connection, dropped, clock.now()),
     )
     return Lake(runtime)
 
@@ -106,6 +117,8 @@ class Lake:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
+        self.jobs = Jobs(runtime, self.transaction, self._run_some)
+        self._services: list[Service] = []
 
     @property
     def spark(self) -> SparkSession:
@@ -125,9 +138,11 @@ class Lake:
             .join(t.snapshot_changes, t.snapshot_changes.c.snapshot_id == t.snapshot.c.snapshot_id)
             .order_by(t.snapshot.c.snapshot_id)
         )
+        tenant = self._runtime.tenant
         with self._runtime.database.read() as connection:
+            seen = lookup.seen_by(connection, tenant)
             return [
-                Snapshot(id=row.snapshot_id, time=row.snapshot_time, changes=row.changes_made)
+                Snapshot(id=row.snapshot_id, time=row.snapshot_time, changes=seen(row.changes_made))
                 for row in connection.execute(query)
             ]
 
@@ -137,14 +152,15 @@ class Lake:
             if at is not None:
                 lookup.check_snapshot(connection, at)
             moment = lookup.newest_snapshot(connection) if at is None else at
-            return [f"{schema}.{name}" for schema, name in lookup.list_tables(connection, moment)]
+            found = lookup.list_tables(connection, moment, self._runtime.tenant)
+            return [f"{schema}.{name}" for schema, name in found]
 
     def table(self, name: str) -> Table:
         """A table: `"sales.orders"`, or `"orders"` in the schema `main`."""
         schema, plain = split_name(name)
         with self._runtime.database.read() as connection:
             newest = lookup.newest_snapshot(connection)
-            if not lookup.table_exists(connection, schema, plain, newest):
+            if not lookup.table_exists(connection, schema, plain, newest, self._runtime.tenant):
                 raise NotFoundError(
                     f"there is no table {schema}.{plain}: lake.tables() lists what there is"
                 )
@@ -153,7 +169,8 @@ class Lake:
     def changed_tables(self, since: int) -> list[tuple[int, int]]:
         """Ids of the tables whose rows changed after a snapshot, and when they did last."""
         with self._runtime.database.read() as connection:
-            return lookup.changed_tables(connection, since)
+            own = lookup.tables_ever(connection, self._runtime.tenant)
+            return [found for found in lookup.changed_tables(connection, since) if found[0] in own]
 
     def transaction(self) -> Transaction:
         """Begin a transaction: `with lake.transaction() as txn: txn.table(…).append(…)`.
@@ -196,8 +213,51 @@ class Lake:
         """Delete the objects of transactions that ended without a commit."""
         return sweep(self._runtime)
 
+    # --- keeping derived data fresh ---------------------------------------------------------
+
+    def run_until_fresh(self, timeout: float | timedelta | None = None) -> None:
+        """Run jobs here and now until each reflects the newest change of its sources.
+
+        Triggers and pauses between tries are ignored, paused jobs skipped. JobFailedError names
+        the jobs that still fail, after the others are fresh. `timeout` is in seconds.
+        """
+        tenant = self._runtime.tenant
+        self._run_some(lambda job: job.tenant == tenant, timeout)
+
+    def _run_some(self, wanted: Callable[[Job], bool], timeout: float | timedelta | None) -> None:
+        limit = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
+        with Service(self._runtime, self._heartbeat, eager=True, wanted=wanted) as service:
+            self._services.append(service)
+            try:
+                service.run_until_fresh(limit)
+            finally:
+                self._services.remove(service)
+
+    def serving(self, *, metrics_port: int | None = None, host: str = "127.0.0.1") -> Serving:
+        """Run the jobs of all tenants in the background, until closed.
+
+        with lake.serving():
+            ...
+        """
+        serving = Serving(self._runtime, self._heartbeat, host=host, port=metrics_port)
+        self._services.append(serving.service)
+        return serving
+
+    def serve(self, port: int = 8707, *, host: str = "127.0.0.1") -> None:
+        """Run the jobs of all tenants until SIGINT or SIGTERM; metrics for Prometheus on a port."""
+        log_to_stderr()
+        with self.serving(metrics_port=port, host=host):
+            wait_for_signal()
+
+    def usage(self, since: date) -> list[Usage]:
+        """Iterations, seconds, rows and bytes of this tenant's jobs, by day."""
+        with self._runtime.database.read() as connection:
+            return usage(connection, self._runtime.tenant, since)
+
     def close(self) -> None:
-        """Close the catalog. The Spark session stays: it may be shared."""
+        """Stop what runs here and close the catalog. The Spark session stays: it may be shared."""
+        for service in self._services:
+            service.close()
         self._heartbeat.close()
         self._runtime.database.close()
 

@@ -36,3 +36,33 @@ class Settings:
     object_grace: timedelta = timedelta(hours=1)
     # Attempts to prepare a commit outside the lock before it is prepared under the lock.
     commit_rounds: int = 3
+
+    # Iterations that a node runs at once. Spark itself spreads each over its cores.
+    workers: int = 4
+    # Of those, how many of one tenant. Whatever the limit, tenants take turns.
+    tenant_workers: int = 4
+    # How long an iteration may take, unless its jobs say otherwise.
+    iteration_timeout: timedelta = timedelta(hours=1)
+    # Changed rows after which an iteration ends early, at a snapshot: each part commits.
+    iteration_rows: int = 20_000_000
+    # The same by the number of snapshots that changed a source.
+    iteration_snapshots: int = 1000
+    # The pause after a first failure; it doubles up to the longest, and varies by a fifth.
+    retry_first: timedelta = timedelta(seconds=5)
+    retry_longest: timedelta = timedelta(minutes=5)
+    # Failures in a row, of a kind that is not known to pass, after which a job waits for a person.
+    retry_limit: int = 20
+    # A node that has not been heard of for this long is gone: others take over what it ran.
+    node_timeout: timedelta = timedelta(seconds=20)
+    # How often a node compares all it knows with the job log, whatever it has been told.
+    reconcile_interval: timedelta = timedelta(seconds=30)
+    # How often a node looks whether another process has written to a SQLite catalog.
+    watch_interval: timedelta = timedelta(milliseconds=250)
+    # How often the watermarks of jobs that had nothing to do are stored, and old rows deleted.
+    upkeep_interval: timedelta = timedelta(hours=1)
+    # How long the row of a dropped job is kept.
+    drop_retention: timedelta = timedelta(days=1)
+    # How long iterations are kept one by one; then they are added up by tenant and day.
+    history_retention: timedelta = timedelta(days=7)
+    # How long dropping a job waits for its running iteration. It can't commit any more anyway.
+    drop_timeout: timedelta = timedelta(minutes=1)

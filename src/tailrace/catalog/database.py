@@ -1,13 +1,14 @@
 """Opens the catalog's database and gives its transactions.
 
 Owned here: the engine, the commit lock, and the translation of database faults into our errors.
-Always true: writes that create a snapshot happen under the commit lock, one at a time.
+Always true: writes that create a snapshot or touch the job log happen under the commit lock, one
+at a time; whoever listens is told of each, on PostgreSQL also in other processes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -21,6 +22,8 @@ from tailrace.errors import CorruptError, InvalidError, UnavailableError
 
 # Any constant will do; it names the commit lock of a lake's database in PostgreSQL.
 _ADVISORY_LOCK = 0x7461696C72616365
+# What PostgreSQL calls out at the end of each transaction under the lock.
+CHANNEL = "tailrace"
 
 
 T = TypeVar("T")
@@ -45,6 +48,16 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._engine = self._open()
         self._pid = os.getpid()
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after each transaction under the lock; returns how to end it."""
+        self._listeners += (listener,)
+
+        def end() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return end
 
     def _open(self) -> sa.Engine:
         if self.is_sqlite:
@@ -90,8 +103,12 @@ class Database:
             if not self.is_sqlite:
                 milliseconds = int(self._timeout.total_seconds() * 1000)
                 connection.execute(sa.text(f"SET LOCAL lock_timeout = {milliseconds:d}"))
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+                # Called out when this transaction commits, and not before.
+                lock = sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)
+                connection.execute(sa.select(lock, sa.func.pg_notify(CHANNEL, "")))
             yield connection
+        for listener in self._listeners:
+            listener()
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

@@ -21,12 +21,22 @@ FORMAT_VERSION = "1.0"
 _IS_DATA_PATH = sa.and_(t.lake_metadata.c.key == "data_path", t.lake_metadata.c.scope.is_(None))
 
 
-def _create_everything(connection: sa.Connection) -> None:
+def _create_store(connection: sa.Connection) -> None:
     t.metadata.create_all(connection)
 
 
+def _create_propagation(connection: sa.Connection) -> None:
+    t.propagation.create_all(connection)
+    connection.execute(
+        sa.insert(t.counter), [{"name": name, "value": 0} for name in ("job", "lsn", "iteration")]
+    )
+
+
 # Migration n turns version n into n + 1. Never change one that was released: append.
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_everything,)
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
+    _create_store,
+    _create_propagation,
+)
 
 
 def open_catalog(

@@ -349,3 +349,134 @@ transaction = sa.Table(
     sa.Column("started_at", Time, nullable=False),
     sa.Column("heartbeat_at", Time, nullable=False),
 )
+
+# --- Propagation: the tables of version 2 -------------------------------------------------------
+
+# Apart, because a migration creates the tables of its version and no others.
+propagation = sa.MetaData()
+
+own_schema = sa.Table(
+    "tailrace_schema",
+    propagation,
+    sa.Column("schema_id", Int, primary_key=True, autoincrement=False),
+    # The account that the schema belongs to; without a row, the default tenant.
+    sa.Column("tenant", Text, nullable=False),
+)
+counter = sa.Table(
+    "tailrace_counter",
+    propagation,
+    sa.Column("name", Text, primary_key=True),
+    sa.Column("value", Int, nullable=False),
+)
+job = sa.Table(
+    "tailrace_job",
+    propagation,
+    sa.Column("job_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("tenant", Text, nullable=False),
+    # Schema and name, folded, of the table that the job is named under.
+    sa.Column("home", Text, nullable=False),
+    sa.Column("name", Text, nullable=False),
+    # The consumer's kind: also in the spec, and here for those who look for it.
+    sa.Column("kind", Text, nullable=False),
+    sa.Column("spec", Text, nullable=False),
+    sa.Column("state", Text, nullable=False),
+    # The snapshot that the output reflects; NULL before the first iteration.
+    sa.Column("watermark", Int),
+    # Where the iteration that was begun ends: a retry has to end there too.
+    sa.Column("claim_to", Int),
+    # 1 if that iteration only brings the job closer to the others of its group.
+    sa.Column("catches_up", Int, nullable=False),
+    # The node that runs it; NULL at rest.
+    sa.Column("node_id", Text),
+    # Rises whenever what runs must be stopped: a commit with an older one is refused.
+    sa.Column("epoch", Int, nullable=False),
+    # The number of the last write of the row, out of one sequence for all jobs of the lake.
+    sa.Column("lsn", Int, nullable=False),
+    # Failures in a row, and when to try again.
+    sa.Column("tries", Int, nullable=False),
+    sa.Column("retry_at", Time),
+    # JSON: the last error, and what the consumer remembers.
+    sa.Column("status", Text, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("dropped_at", Time),
+    sa.Index("tailrace_ix_job_lsn", "lsn"),
+)
+_not_dropped = job.c.dropped_at.is_(None)
+sa.Index(
+    "tailrace_ix_job_name",
+    job.c.tenant,
+    job.c.home,
+    sa.func.lower(job.c.name),
+    unique=True,
+    sqlite_where=_not_dropped,
+    postgresql_where=_not_dropped,
+)
+job_source = sa.Table(
+    "tailrace_job_source",
+    propagation,
+    sa.Column("job_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("position", Int, primary_key=True, autoincrement=False),
+    sa.Column("table_id", Int, nullable=False),
+    sa.Index("tailrace_ix_job_source", "table_id"),
+)
+job_output = sa.Table(
+    "tailrace_job_output",
+    propagation,
+    sa.Column("job_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("table_id", Int, primary_key=True, autoincrement=False),
+    # 1: derived, made and dropped with the job, closed to users. 0: a table that it writes to.
+    sa.Column("owned", Int, nullable=False),
+)
+_owned = job_output.c.owned == sa.literal_column("1")
+sa.Index(
+    "tailrace_ix_job_output",
+    job_output.c.table_id,
+    unique=True,
+    sqlite_where=_owned,
+    postgresql_where=_owned,
+)
+node = sa.Table(
+    "tailrace_node",
+    propagation,
+    sa.Column("node_id", Text, primary_key=True),
+    sa.Column("host", Text, nullable=False),
+    sa.Column("pid", Int, nullable=False),
+    sa.Column("started_at", Time, nullable=False),
+    sa.Column("heartbeat_at", Time, nullable=False),
+)
+iteration = sa.Table(
+    "tailrace_iteration",
+    propagation,
+    sa.Column("iteration_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("job_id", Int, nullable=False),
+    sa.Column("tenant", Text, nullable=False),
+    sa.Column("sources", Text, nullable=False),  # JSON: the names of the tables
+    sa.Column("from_snapshot", Int),
+    sa.Column("to_snapshot", Int, nullable=False),
+    sa.Column("kind", Text, nullable=False),
+    sa.Column("strategy", Text),
+    sa.Column("node_id", Text, nullable=False),
+    sa.Column("started_at", Time, nullable=False),
+    sa.Column("ended_at", Time, nullable=False),
+    sa.Column("day", Text, nullable=False),  # of its end, in UTC
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("rows_read", Int, nullable=False),
+    sa.Column("bytes_read", Int, nullable=False),
+    sa.Column("rows_written", Int, nullable=False),
+    sa.Column("bytes_written", Int, nullable=False),
+    sa.Column("error", Text),
+    sa.Index("tailrace_ix_iteration_job", "job_id", "iteration_id"),
+    sa.Index("tailrace_ix_iteration_day", "day", "tenant"),
+)
+usage = sa.Table(
+    "tailrace_usage",
+    propagation,
+    sa.Column("tenant", Text, primary_key=True),
+    sa.Column("day", Text, primary_key=True),
+    sa.Column("iterations", Int, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("rows_read", Int, nullable=False),
+    sa.Column("bytes_read", Int, nullable=False),
+    sa.Column("rows_written", Int, nullable=False),
+    sa.Column("bytes_written", Int, nullable=False),
+)

@@ -62,6 +62,9 @@ class Writer:
         # Drops first: a name may be given again in the same commit.
         for prepared in sorted(tables, key=lambda p: not p.work.dropped):
             self._table(prepared)
+        dropped = [p.work.base.id for p in tables if p.work.dropped and p.work.base is not None]
+        if dropped:
+            self._runtime.on_drop(self._connection, dropped)
         self._finish()
         for also in self._work.also:
             also(self._connection, self._snapshot)
@@ -116,9 +119,14 @@ class Writer:
         if schema.created:
             if there is not None and there.schema_id != schema.replaces:
                 raise ConflictError(f"another transaction created the schema {schema.name!r}")
+            number = self._new_catalog_id(schema.id)
+            if self._runtime.tenant != lookup.DEFAULT_TENANT:
+                self._run(
+                    sa.insert(t.own_schema).values(schema_id=number, tenant=self._runtime.tenant)
+                )
             self._run(
                 sa.insert(t.schema).values(
-                    schema_id=self._new_catalog_id(schema.id),
+                    schema_id=number,
                     schema_uuid=str(uuid4()),
                     begin_snapshot=self._snapshot,
                     schema_name=schema.name,

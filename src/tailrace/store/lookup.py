@@ -7,7 +7,8 @@ be read at any time with the same statements, and no statement depends on anothe
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -58,10 +59,18 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
         raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
 
 
+# The account that a schema belongs to; those of lakes without accounts belong to this one.
+DEFAULT_TENANT = "default"
+_owner: sa.ColumnElement[str] = sa.func.coalesce(t.own_schema.c.tenant, DEFAULT_TENANT)
+_SCHEMAS = sa.select(t.schema, _owner.label("tenant")).outerjoin(
+    t.own_schema, t.own_schema.c.schema_id == t.schema.c.schema_id
+)
+
+
 def find_schema(connection: sa.Connection, name: str, at: int) -> sa.Row[Any] | None:
-    """The row of a schema."""
+    """The row of a schema, with its tenant."""
     return connection.execute(
-        sa.select(t.schema).where(same_name(t.schema.c.schema_name, name), visible(t.schema, at))
+        _SCHEMAS.where(same_name(t.schema.c.schema_name, name), visible(t.schema, at))
     ).one_or_none()
 
 
@@ -71,11 +80,19 @@ _TABLES = (
         t.schema.c.schema_name,
         t.schema.c.path.label("schema_path"),
         t.own_table.c.primary_key,
+        _owner.label("tenant"),
+        t.job_output.c.job_id,
     )
     .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
     .join(t.own_table, t.own_table.c.table_id == t.table.c.table_id)
+    .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.table.c.schema_id)
+    .outerjoin(
+        t.job_output,
+        sa.and_(t.job_output.c.table_id == t.table.c.table_id, t.job_output.c.owned == 1),
+    )
     .where(visible(t.table, _AT), visible(t.schema, _AT))
 )
+_TABLE_BY_ID = _TABLES.where(t.table.c.table_id == _TABLE_ID)
 _TABLE_BY_NAME = _TABLES.where(
     same_name(t.schema.c.schema_name, sa.bindparam("schema", type_=t.Text)),
     same_name(t.table.c.table_name, sa.bindparam("name", type_=t.Text)),
@@ -95,23 +112,66 @@ _COLUMNS = (
 )
 
 
-def find_table(connection: sa.Connection, schema: str, name: str, at: int) -> TableInfo | None:
-    """A table as it is at a snapshot, or None."""
+def find_table(
+    connection: sa.Connection, schema: str, name: str, at: int, tenant: str | None = None
+) -> TableInfo | None:
+    """A table as it is at a snapshot, or None; with a tenant, only if it is the tenant's."""
     wanted = {"schema": schema, "name": name, "at": at}
     row = connection.execute(_TABLE_BY_NAME, wanted).one_or_none()
+    if row is None or (tenant is not None and row.tenant != tenant):
+        return None
+    return _table_info(connection, row, at)
+
+
+def table_by_id(connection: sa.Connection, table_id: int, at: int) -> TableInfo | None:
+    """A table as it is at a snapshot, or None if it is not there then."""
+    row = connection.execute(_TABLE_BY_ID, {"table_id": table_id, "at": at}).one_or_none()
     return None if row is None else _table_info(connection, row, at)
 
 
-def table_exists(connection: sa.Connection, schema: str, name: str, at: int) -> bool:
-    """Whether there is a table of that name at a snapshot."""
-    wanted = {"schema": schema, "name": name, "at": at}
-    return connection.execute(_TABLE_BY_NAME, wanted).first() is not None
+def table_exists(connection: sa.Connection, schema: str, name: str, at: int, tenant: str) -> bool:
+    """Whether a tenant has a table of that name at a snapshot."""
+    row = connection.execute(_TABLE_BY_NAME, {"schema": schema, "name": name, "at": at}).first()
+    return row is not None and row.tenant == tenant
 
 
-def list_tables(connection: sa.Connection, at: int) -> list[tuple[str, str]]:
-    """Schema and name of every table."""
-    query = _TABLES.order_by(t.schema.c.schema_name, t.table.c.table_name)
+def list_tables(connection: sa.Connection, at: int, tenant: str) -> list[tuple[str, str]]:
+    """Schema and name of every table of a tenant."""
+    query = _TABLES.where(_owner == tenant).order_by(t.schema.c.schema_name, t.table.c.table_name)
     return [(row.schema_name, row.table_name) for row in connection.execute(query, {"at": at})]
+
+
+def tables_ever(connection: sa.Connection, tenant: str) -> set[int]:
+    """Ids of the tables that a tenant has or had."""
+    query = (
+        sa.select(t.table.c.table_id)
+        .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.table.c.schema_id)
+        .where(_owner == tenant)
+    )
+    return set(connection.execute(query).scalars())
+
+
+# One entry of what a snapshot did: a word, and a number or quoted names.
+_ENTRY = re.compile(r'(\w+):((?:"(?:[^"]|"")*"|[^",])+)')
+
+
+def seen_by(connection: sa.Connection, tenant: str) -> Callable[[str], str]:
+    """A function that leaves of a snapshot's changes what a tenant may see."""
+    if connection.execute(sa.select(t.own_schema.c.schema_id).limit(1)).first() is None:
+        return lambda changes: changes  # a lake of one tenant
+    tables = tables_ever(connection, tenant)
+    rows = connection.execute(_SCHEMAS.where(_owner == tenant)).all()
+    schemas = {row.schema_id for row in rows}
+    names = {'"' + row.schema_name.replace('"', '""') + '"' for row in rows}
+
+    def is_seen(what: str, which: str) -> bool:
+        if which.isdigit():
+            return int(which) in (schemas if "schema" in what else tables)
+        return which in names or any(which.startswith(f"{name}.") for name in names)
+
+    return lambda changes: ",".join(
+        f"{what}:{which}" for what, which in _ENTRY.findall(changes) if is_seen(what, which)
+    )
 
 
 def _table_info(connection: sa.Connection, row: sa.Row[Any], at: int) -> TableInfo:
@@ -131,6 +191,7 @@ def _table_info(connection: sa.Connection, row: sa.Row[Any], at: int) -> TableIn
         key=tuple(json.loads(row.primary_key)),
         next_column_id=max(part.column_id for part in history) + 1,
         physical_names=frozenset(p.physical_name.casefold() for p in history if p.physical_name),
+        derived_by=row.job_id,
     )
 
 

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from tailrace.catalog.database import Database
 from tailrace.clock import Clock
 from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
+from tailrace.store.lookup import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,3 +31,7 @@ class Runtime:
     spark: Callable[[], SparkSession]  # starts Spark at its first call
     # Called with a name at each step of a write, commit and sweep: where tests kill the process.
     step: Callable[[str], None]
+    # The account whose schemas are seen and touched.
+    tenant: str = DEFAULT_TENANT
+    # Called inside a commit with the ids of the tables that it drops: jobs may follow them.
+    on_drop: Callable[[sa.Connection, list[int]], None] = lambda _connection, _tables: None

@@ -89,6 +89,7 @@ class TableInfo:
     key: tuple[int, ...] = ()  # column ids of the primary key, in order
     next_column_id: int = 1
     physical_names: frozenset[str] = field(default_factory=frozenset)  # ever given, folded
+    derived_by: int | None = None  # the job whose output it is: nobody else may write to it
 
     @property
     def full_name(self) -> str:
@@ -116,6 +117,12 @@ class TableInfo:
                 return column
         known = ", ".join(column.name for column in self.columns)
         raise NotFoundError(f"{self.full_name} has no column {name!r}; it has {known}")
+
+    def narrowed(self, names: Iterable[str]) -> TableInfo:
+        """The table as a reader of some columns sees it: with those, and the key's."""
+        wanted = {self.column(name).id for name in names} | set(self.key)
+        wanted = wanted or {self.columns[0].id}  # rows of no columns could not be counted
+        return replace(self, columns=tuple(c for c in self.columns if c.id in wanted))
 
     # Each alteration returns the table as it is afterwards.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import sqlalchemy as sa
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import changes as feed
@@ -100,7 +101,7 @@ class Table:
             if until is None:
                 until = lookup.newest_snapshot(connection)
             lookup.check_snapshot(connection, until)
-            table = lookup.find_table(connection, self._schema, self._name, until)
+            table = self._find(connection, until)
             if table is None:
                 raise self._missing(until)
             return feed.plan(self._runtime, connection, table, since, until, net=net)
@@ -115,11 +116,15 @@ class Table:
                 at = lookup.newest_snapshot(connection)
             else:
                 lookup.check_snapshot(connection, at)
-            table = lookup.find_table(connection, self._schema, self._name, at)
+            table = self._find(connection, at)
             if table is None:
                 raise self._missing(at)
             files = lookup.data_files(connection, table, at)
         return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
+
+    def _find(self, connection: sa.Connection, at: int) -> TableInfo | None:
+        tenant = self._runtime.tenant
+        return lookup.find_table(connection, self._schema, self._name, at, tenant)
 
     def _missing(self, at: int) -> NotFoundError:
         return NotFoundError(f"there is no table {self.name} at snapshot {at}")

@@ -48,9 +48,19 @@ if TYPE_CHECKING:
 class Transaction:
     """Begun by `lake.transaction()`; used as a context manager, it commits at the end."""
 
-    def __init__(self, runtime: Runtime, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        heartbeat: Heartbeat,
+        *,
+        job_id: int | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """`job_id`: of the job whose output it may write; `check` may stop it at any call."""
         self._runtime = runtime
         self._heartbeat = heartbeat
+        self._job_ids = {job_id}
+        self._check = check
         self._work = Workspace(id=secrets.token_hex(8))
         self._registered = False
         self._open = True
@@ -75,6 +85,9 @@ class Transaction:
         self._check_open()
         if self._schema_id(name) is not None:
             raise InvalidError(f"the schema {name!r} exists already")
+        taken = self._schema_row(name)
+        if taken is not None and taken.tenant != self._runtime.tenant:
+            raise InvalidError(f"the schema name {name!r} is taken: choose another")
         number = self._work.provisional_id()
         dropped = self._work.schemas.get(fold(name))
         self._work.schemas[fold(name)] = SchemaWork(
@@ -136,14 +149,14 @@ class Transaction:
     def drop_table(self, name: str) -> None:
         """Drop a table. Older snapshots still have it."""
         self._check_open()
-        self._find(*split_name(name)).dropped = True
+        self._find_own(*split_name(name)).dropped = True
 
     def list_tables(self) -> list[tuple[str, str]]:
         """Folded schema and name of every table that this transaction sees."""
         with self._runtime.database.read() as connection:
             found = {
                 (fold(schema), fold(name))
-                for schema, name in lookup.list_tables(connection, self.base)
+                for schema, name in lookup.list_tables(connection, self.base, self._runtime.tenant)
             }
         for key, work in self._work.tables.items():
             if work.dropped:
@@ -157,7 +170,7 @@ class Transaction:
     def alter(self, schema: str, name: str, change: Callable[[TableInfo], TableInfo]) -> None:
         """Replace a table's description by what `change` makes of it."""
         self._check_open()
-        work = self._find(schema, name)
+        work = self._find_own(schema, name)
         work.info = change(work.info)
 
     # --- rows (called by Table) -------------------------------------------------------------
@@ -168,12 +181,12 @@ class Transaction:
 
     def append(self, schema: str, name: str, rows: object) -> None:
         """Add rows; on a table with a key, keys that exist are an InvalidError."""
-        work = self._find(schema, name)
+        work = self._find_own(schema, name)
         self._write(work, rows, Op.APPEND)
 
     def upsert(self, schema: str, name: str, rows: object) -> None:
         """Add rows, and replace those with the same key."""
-        work = self._find(schema, name)
+        work = self._find_own(schema, name)
         if not work.info.key:
             raise InvalidError(
                 f"{work.info.full_name} has no primary key: upsert needs one; use append"
@@ -203,7 +216,7 @@ class Transaction:
 
     def delete(self, schema: str, name: str, what: object) -> None:
         """Delete the rows that match a predicate in Spark SQL, or that have one of the keys."""
-        work = self._find(schema, name)
+        work = self._find_own(schema, name)
         scan = self._scan(work)
         if isinstance(what, str):
             found = matching(self._runtime, scan, what, self._stats_reader(work))
@@ -245,6 +258,26 @@ class Transaction:
                 return lookup.file_stats(connection, work.base, tuple(column_ids), self.base)
 
         return read
+
+    # --- jobs -------------------------------------------------------------------------------
+
+    def act_for(self, job_id: int) -> None:
+        """Let this transaction write to the tables that are derived by a job."""
+        self._job_ids.add(job_id)
+
+    def info(self, name: str) -> TableInfo:
+        """A table's description, as this transaction sees it."""
+        return self._find(*split_name(name)).info
+
+    def written(self) -> list[tuple[TableInfo, int, int]]:
+        """The tables whose rows it changes, with rows written or deleted, and bytes written."""
+        found = []
+        for work in self._work.tables.values():
+            if work.changes_rows:
+                rows = sum(file.rows for file in work.files)
+                rows += sum(len(positions) for positions in work.removed.values())
+                found.append((work.info, rows, sum(file.size for file in work.files)))
+        return found
 
     # --- end --------------------------------------------------------------------------------
 
@@ -306,6 +339,8 @@ class Transaction:
     def _check_open(self) -> None:
         if not self._open:
             raise InvalidError("this transaction has ended: begin another")
+        if self._check is not None:
+            self._check()
 
     def _register(self) -> None:
         self._check_open()
@@ -321,12 +356,23 @@ class Transaction:
             raise NotFoundError(f"there is no table {schema}.{name}")
         return found
 
+    def _find_own(self, schema: str, name: str) -> TableWork:
+        """A table that this transaction may write to."""
+        work = self._find(schema, name)
+        owner = work.info.derived_by
+        if owner is not None and owner not in self._job_ids:
+            raise InvalidError(
+                f"{work.info.full_name} is derived by a job, which alone writes to it: "
+                "change its sources, or unregister the job to drop it"
+            )
+        return work
+
     def _peek(self, schema: str, name: str) -> TableWork | None:
         known = self._work.tables.get((fold(schema), fold(name)))
         if known is not None:
             return None if known.dropped else known
         with self._runtime.database.read() as connection:
-            info = lookup.find_table(connection, schema, name, self.base)
+            info = lookup.find_table(connection, schema, name, self.base, self._runtime.tenant)
         if info is None:
             return None
         # A database may compare more letters than we do: then the name here is another spelling.
@@ -352,18 +398,20 @@ class Transaction:
         known = self._work.schemas.get(fold(name))
         if known is not None:
             return known.id if known.created else None
-        with self._runtime.database.read() as connection:
-            row = lookup.find_schema(connection, name, self.base)
-        return None if row is None else int(row.schema_id)
+        row = self._schema_row(name)
+        return None if row is None or row.tenant != self._runtime.tenant else int(row.schema_id)
 
     def _schema_path(self, name: str) -> str:
         known = self._work.schemas.get(fold(name))
         if known is not None:
             return known.path
-        with self._runtime.database.read() as connection:
-            row = lookup.find_schema(connection, name, self.base)
+        row = self._schema_row(name)
         assert row is not None
         return str(row.path)
+
+    def _schema_row(self, name: str) -> sa.Row[Any] | None:
+        with self._runtime.database.read() as connection:
+            return lookup.find_schema(connection, name, self.base)
 
 
 def _new_path(name: str) -> str:

@@ -1,0 +1,158 @@
+"""The board: what a runner knows of all jobs, in memory, indexed by what it is asked.
+
+Always true: it is what the job log and the catalog said at one look, applied as a whole. Keeping
+it up to date costs by what changed; finding what is stale costs by the jobs of changed tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tailrace.propagation.job import ACTIVE, Job, State, Work
+
+GroupKey = Hashable
+
+
+@dataclass(slots=True)
+class Entry:
+    """A job on the board."""
+
+    job: Job
+    # The stored watermark, moved on over snapshots in which its sources did not change.
+    watermark: int | None
+    flight: Work | None = None  # the work it is in, here, waiting or running
+
+    @property
+    def is_active(self) -> bool:
+        return self.job.state in ACTIVE
+
+    @property
+    def target(self) -> int | None:
+        """Where a running iteration of it will end, here or on another node."""
+        if self.flight is not None:
+            return self.flight.to
+        return self.job.claim_to if self.job.node is not None else None
+
+    @property
+    def moves_front(self) -> bool:
+        """Whether an iteration of it is running that takes its group further."""
+        if self.flight is not None:
+            return self.flight.since is not None and not self.flight.catches_up
+        running = self.job.node is not None and self.job.watermark is not None
+        return running and not self.job.catches_up
+
+
+@dataclass
+class Board:
+    """All jobs of a lake that are not dropped."""
+
+    snapshot: int = -1  # the newest at the last look
+    lsn: int = -1  # the last number of the job log that was read
+    entries: dict[int, Entry] = field(default_factory=dict)
+    groups: dict[GroupKey, list[int]] = field(default_factory=dict)
+    by_source: dict[int, list[int]] = field(default_factory=dict)
+    last_change: dict[int, int] = field(default_factory=dict)  # of every source table
+    claimed: set[int] = field(default_factory=set)  # jobs that some node runs
+
+    def apply(self, jobs: Iterable[tuple[Job, bool]]) -> set[GroupKey]:
+        """Take over rows of the job log; returns the groups to be looked at."""
+        touched = set()
+        for job, dropped in jobs:
+            old = self.entries.get(job.id)
+            if old is not None:
+                touched.add(group_key(old.job))
+                self._leave_group(old.job)
+            if dropped:
+                self._remove(job.id)
+                continue
+            self._place(job, old)
+            touched.add(group_key(job))
+        return touched
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """Remove jobs whose rows are gone."""
+        for job_id in list(job_ids):
+            self._leave_group(self.entries[job_id].job)
+            self._remove(job_id)
+
+    def _place(self, job: Job, old: Entry | None) -> None:
+        if old is None:
+            self.entries[job.id] = Entry(job, job.watermark)
+            for table in job.sources:
+                self.by_source.setdefault(table, []).append(job.id)
+        else:
+            ahead = old.job.watermark == job.watermark and old.watermark is not None
+            old.watermark = old.watermark if ahead else job.watermark
+            old.job = job
+        if job.node is not None:
+            self.claimed.add(job.id)
+        else:
+            self.claimed.discard(job.id)
+        self.groups.setdefault(group_key(job), []).append(job.id)
+
+    def _leave_group(self, job: Job) -> None:
+        key = group_key(job)
+        members = self.groups[key]
+        members.remove(job.id)
+        if not members:
+            del self.groups[key]
+
+    def _remove(self, job_id: int) -> None:
+        self.claimed.discard(job_id)
+        entry = self.entries.pop(job_id, None)
+        if entry is None:
+            return
+        for table in entry.job.sources:
+            followers = self.by_source[table]
+            followers.remove(job_id)
+            if not followers:
+                del self.by_source[table]
+                self.last_change.pop(table, None)
+
+    def unknown_sources(self) -> list[int]:
+        """Source tables of which it is not known when they changed last."""
+        return [table for table in self.by_source if table not in self.last_change]
+
+    def change(self, changed: Mapping[int, int], newest: int) -> set[GroupKey]:
+        """Enter which tables changed up to a snapshot; returns the groups of their jobs."""
+        touched = set()
+        affected: list[Entry] = []
+        for table in changed:
+            affected += (self.entries[job_id] for job_id in self.by_source.get(table, ()))
+        for entry in affected:
+            touched.add(group_key(entry.job))
+            # Nothing changed between its watermark and the last look: it was at that look.
+            if entry.watermark is not None and not self.is_stale(entry):
+                entry.watermark = max(entry.watermark, self.snapshot)
+        for table, snapshot in changed.items():
+            if table in self.by_source:
+                self.last_change[table] = snapshot
+        self.snapshot = newest
+        return touched
+
+    def is_stale(self, entry: Entry) -> bool:
+        """Whether a source has changed since the job's watermark."""
+        watermark = entry.watermark
+        return watermark is None or any(
+            self.last_change.get(table, -1) > watermark for table in entry.job.sources
+        )
+
+    def effective(self, entry: Entry) -> int | None:
+        """The snapshot that the job's output reflects: the newest, if nothing has changed since."""
+        return entry.watermark if self.is_stale(entry) else self.snapshot
+
+    def members(self, key: GroupKey) -> list[Entry]:
+        return [self.entries[job_id] for job_id in self.groups.get(key, ())]
+
+    def left_behind(self, live: Collection[str]) -> list[Entry]:
+        """Jobs that are running by a node that is gone."""
+        entries = (self.entries[job_id] for job_id in self.claimed)
+        return [e for e in entries if e.job.state is State.RUNNING and e.job.node not in live]
+
+
+def group_key(job: Job) -> GroupKey:
+    """Jobs with equal keys keep equal watermarks."""
+    if not job.trigger.shares:
+        return job.id
+    return job.trigger, tuple(sorted(set(job.sources)))

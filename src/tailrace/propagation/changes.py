@@ -1,0 +1,119 @@
+"""What a consumer gets: the changes of its sources in one range, to be applied deletes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tailrace.errors import InvalidError
+from tailrace.propagation.job import Kind
+from tailrace.propagation.reading import Reading, only
+from tailrace.store.changes import DELETE, INSERT
+from tailrace.store.schema import CHANGE, TableInfo, fold, split_name
+from tailrace.store.spark_scan import local_frame
+from tailrace.store.types import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tailrace.store.runtime import Runtime
+
+
+class SourceChanges:
+    """The changes of one source."""
+
+    def __init__(self, runtime: Runtime, reading: Reading, columns: list[str] | None) -> None:
+        self._runtime, self._reading = runtime, reading
+        info = reading.info
+        self.info: TableInfo = info if columns is None else info.narrowed(columns)
+        self._names = [column.name for column in self.info.columns]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether they are held in memory, so that Spark is not needed."""
+        return self._reading.is_small
+
+    @property
+    def rows(self) -> int:
+        """How many rows were inserted and deleted; an update may count as both."""
+        return self._reading.rows
+
+    @property
+    def inserts(self) -> DataFrame:
+        """Rows that were inserted, and the new state of rows that were updated."""
+        return self._frame(INSERT)
+
+    @property
+    def deletes(self) -> DataFrame:
+        """Rows that were deleted, and the old state of rows that were updated."""
+        return self._frame(DELETE)
+
+    def _frame(self, change: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        if self.is_small:
+            return local_frame(self._runtime, self.arrow(change))
+        rows = self._reading.frame().where(F.col(CHANGE) == change)
+        return rows.select(*(F.col(quote(name)) for name in self._names))
+
+    def arrow(self, change: str) -> pa.Table:
+        """`"insert"` or `"delete"`: those rows in memory, if they are small."""
+        if not self.is_small:
+            raise InvalidError("these changes are too many for memory: use batches()")
+        return only(self._reading.table(), change).select(self._names)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of `_change` ("insert" or "delete") and the columns, one at a time."""
+        for batch in self._reading.batches():
+            yield batch.select([CHANGE, *self._names])
+
+
+class Changes(Mapping[str, SourceChanges]):
+    """The changes of a job's sources: `changes.inserts` with one, `changes[table]` with several."""
+
+    def __init__(
+        self, kind: Kind, since: int | None, until: int, sources: Mapping[str, SourceChanges]
+    ) -> None:
+        self.kind = kind
+        self.since, self.until = since, until
+        self._sources = dict(sources)
+
+    def __getitem__(self, table: str) -> SourceChanges:
+        wanted = ".".join(fold(part) for part in split_name(table))
+        for name, source in self._sources.items():
+            if fold(name) == wanted:
+                return source
+        raise KeyError(f"{table} is not a source of this job: {', '.join(self._sources)}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @property
+    def _only(self) -> SourceChanges:
+        if len(self._sources) != 1:
+            raise InvalidError(f"this job has several sources: changes[{next(iter(self))!r}]")
+        return next(iter(self._sources.values()))
+
+    @property
+    def inserts(self) -> DataFrame:
+        """Of the only source: inserted rows, and the new state of updated ones."""
+        return self._only.inserts
+
+    @property
+    def deletes(self) -> DataFrame:
+        """Of the only source: deleted rows, and the old state of updated ones."""
+        return self._only.deletes
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Of the only source: Arrow batches of `_change` and the columns, one at a time."""
+        return self._only.batches()
+
+    @property
+    def rows(self) -> int:
+        """How many rows were inserted and deleted, over all sources."""
+        return sum(source.rows for source in self._sources.values())

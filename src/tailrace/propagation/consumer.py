@@ -1,0 +1,137 @@
+"""Consumers: the code of a job, registered by the name that specs call it by.
+
+A user's is a function; the built-in kinds derive from `Consumer`, because they also make tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tailrace.errors import InvalidError
+
+if TYPE_CHECKING:
+    from tailrace.propagation.changes import Changes
+    from tailrace.store.schema import TableInfo
+    from tailrace.store.transaction import Transaction
+
+# Names of columns, or those by table, or None for all.
+Columns = Sequence[str] | Mapping[str, Sequence[str]] | None
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """What a consumer is told of its job."""
+
+    id: int
+    name: str
+    table: str  # the table that it is named under
+    tenant: str
+    options: Mapping[str, Any]  # the spec's "consumer"
+    since: int | None  # None at the first run
+    to: int
+    # What the consumer remembers from one iteration to the next: stored in the same commit as
+    # its output, and only then. JSON.
+    memory: dict[str, Any] = field(default_factory=dict)
+    is_canceled: Callable[[], bool] = lambda: False
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same at every try of an iteration, and never for another: for systems outside."""
+        return f"{self.id}-{'new' if self.since is None else self.since}-{self.to}"
+
+
+class Consumer:
+    """Turns changes into output."""
+
+    def prepare(
+        self,
+        txn: Transaction,  # noqa: ARG002
+        options: Mapping[str, Any],  # noqa: ARG002
+        sources: Sequence[TableInfo],  # noqa: ARG002
+    ) -> list[str]:
+        """Check the options of a new job, and create the tables that it derives: their names."""
+        return []
+
+    def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Refuse options that can't be changed while the job lives."""
+
+    def columns(
+        self,
+        options: Mapping[str, Any],  # noqa: ARG002
+        memory: Mapping[str, Any],  # noqa: ARG002
+        source: TableInfo,  # noqa: ARG002
+    ) -> list[str] | None:
+        """The columns of a source that it needs, beside the key's; None for all."""
+        return None
+
+    def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str | None:
+        """Apply the changes through `txn`; may return how it did it, for the history."""
+        raise NotImplementedError
+
+
+class FunctionConsumer(Consumer):
+    """A user's function."""
+
+    def __init__(self, function: Callable[..., Any], columns: Columns) -> None:
+        self._function, self._columns = function, columns
+
+    def columns(
+        self,
+        options: Mapping[str, Any],  # noqa: ARG002
+        memory: Mapping[str, Any],  # noqa: ARG002
+        source: TableInfo,
+    ) -> list[str] | None:
+        wanted = self._columns
+        if isinstance(wanted, Mapping):
+            wanted = wanted.get(source.full_name)
+        return None if wanted is None else list(wanted)
+
+    def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str | None:
+        self._function(changes, txn, job)
+        return None
+
+
+_registered: dict[str, Consumer] = {}
+
+
+def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Function], Function]:
+    """Register a function as the consumer of that name.
+
+    `columns` are those of the source that it needs (with several sources, a dict of them by
+    table); without, it gets all.
+
+        @tailrace.consumer("audit")
+        def audit(changes, txn, job):
+            txn.table("audit").append(changes.inserts)
+    """
+    if not isinstance(name, str):  # @tailrace.consumer without a name
+        raise InvalidError('a consumer needs a name: @tailrace.consumer("audit")')
+
+    def register(function: Function) -> Function:
+        if isinstance(_registered.get(name), Consumer) and not isinstance(
+            _registered[name], FunctionConsumer
+        ):
+            raise InvalidError(f"{name!r} is a built-in kind: choose another name")
+        register_consumer(name, FunctionConsumer(function, columns))
+        return function
+
+    return register
+
+
+def register_consumer(name: str, made: Consumer) -> None:
+    """Make a consumer known in this process."""
+    _registered[name] = made
+
+
+def find_consumer(kind: str) -> Consumer | None:
+    """The consumer of that name, if this process has it."""
+    return _registered.get(kind)
+
+
+def known_consumers() -> list[str]:
+    """The names of all."""
+    """The names of all."""
+    return sorted(_registered)

@@ -1,0 +1,39 @@
+"""Which tables lead to which, by the jobs between them: a job must not feed itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.errors import InvalidError
+
+
+def check_no_loop(
+    connection: sa.Connection, label: str, sources: Iterable[int], outputs: Iterable[int]
+) -> None:
+    """Refuse outputs from which the jobs that exist lead back to a source."""
+    ends = set(sources)
+    seen: set[int] = set()
+    reached = set(outputs)
+    while reached:
+        if reached & ends:
+            raise InvalidError(
+                f"{label} would feed itself: what it writes leads back to one of its sources; "
+                "write to a table that none of its sources is derived from"
+            )
+        seen |= reached
+        reached = _next_tables(connection, reached) - seen
+
+
+def _next_tables(connection: sa.Connection, tables: Iterable[int]) -> set[int]:
+    source, output, job = t.job_source.c, t.job_output.c, t.job.c
+    query = (
+        sa.select(output.table_id)
+        .select_from(t.job_source)
+        .join(t.job, job.job_id == source.job_id)
+        .join(t.job_output, output.job_id == source.job_id)
+        .where(source.table_id.in_(list(tables)), job.dropped_at.is_(None))
+    )
+    return set(connection.execute(query).scalars())

@@ -1,0 +1,123 @@
+"""The history of iterations, one row each, and the usage per tenant and day that comes of it.
+
+Always true: an iteration that committed has its row, from the same commit. A row is deleted only
+in the transaction that adds it to its day, so that usage never loses or doubles one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.propagation.joblog import next_number
+
+_SUMS = ("seconds", "rows_read", "bytes_read", "rows_written", "bytes_written")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iteration:
+    """One run of one job."""
+
+    job_id: int
+    tenant: str
+    sources: tuple[str, ...]
+    from_snapshot: int | None  # None: from nothing
+    to_snapshot: int
+    kind: str  # snapshot or tail
+    strategy: str | None  # how the consumer did it, if it says
+    node_id: str
+    started_at: datetime
+    ended_at: datetime
+    seconds: float
+    rows_read: int = 0
+    bytes_read: int = 0
+    rows_written: int = 0
+    bytes_written: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a tenant's jobs did on one day."""
+
+    tenant: str
+    day: date
+    iterations: int
+    seconds: float
+    rows_read: int
+    bytes_read: int
+    rows_written: int
+    bytes_written: int
+
+
+def record(connection: sa.Connection, done: Iteration) -> None:
+    """Enter an iteration."""
+    values = {f.name: getattr(done, f.name) for f in fields(done)}
+    values["sources"] = json.dumps(done.sources)
+    values["day"] = done.ended_at.astimezone(UTC).date().isoformat()
+    number = next_number(connection, "iteration")
+    connection.execute(sa.insert(t.iteration).values(iteration_id=number, **values))
+
+
+def iterations(
+    connection: sa.Connection, tenant: str, job_id: int | None, limit: int
+) -> list[Iteration]:
+    """The last iterations of a tenant or of one job, newest first."""
+    c = t.iteration.c
+    query = sa.select(t.iteration).where(c.tenant == tenant).order_by(c.iteration_id.desc())
+    if job_id is not None:
+        query = query.where(c.job_id == job_id)
+    names = [f.name for f in fields(Iteration)]
+    found = []
+    for row in connection.execute(query.limit(limit)):
+        values = {name: getattr(row, name) for name in names}
+        found.append(Iteration(**{**values, "sources": tuple(json.loads(row.sources))}))
+    return found
+
+
+def usage(connection: sa.Connection, tenant: str, since: date) -> list[Usage]:
+    """What a tenant's jobs did, day by day, from a day on."""
+    totals: dict[str, dict[str, float]] = {}
+    for query in (sa.select(t.usage), _by_day()):
+        part = query.subquery()
+        wanted = sa.select(part).where(part.c.tenant == tenant, part.c.day >= since.isoformat())
+        for row in connection.execute(wanted):
+            day = totals.setdefault(row.day, dict.fromkeys(("iterations", *_SUMS), 0))
+            for name in day:
+                day[name] += getattr(row, name)
+    return [
+        Usage(
+            tenant=tenant,
+            day=date.fromisoformat(day),
+            seconds=float(sums["seconds"]),
+            **{name: int(sums[name]) for name in ("iterations", *_SUMS[1:])},
+        )
+        for day, sums in sorted(totals.items())
+    ]
+
+
+def _by_day(*conditions: sa.ColumnElement[bool]) -> sa.Select[tuple[object, ...]]:
+    c = t.iteration.c
+    sums: Sequence[sa.ColumnElement[object]] = [sa.func.sum(c[name]).label(name) for name in _SUMS]
+    return (
+        sa.select(c.tenant, c.day, sa.func.count().label("iterations"), *sums)
+        .where(*conditions)
+        .group_by(c.tenant, c.day)
+    )
+
+
+def add_up(connection: sa.Connection, before: datetime) -> int:
+    """Add the iterations of days long past to their day, and delete them."""
+    # Whole days: what is left of a day would otherwise be added once more.
+    old = t.iteration.c.day < before.astimezone(UTC).date().isoformat()
+    for row in connection.execute(_by_day(old)).mappings().all():
+        same = sa.and_(t.usage.c.tenant == row["tenant"], t.usage.c.day == row["day"])
+        more = {name: t.usage.c[name] + row[name] for name in ("iterations", *_SUMS)}
+        if not connection.execute(sa.update(t.usage).where(same).values(**more)).rowcount:
+            connection.execute(sa.insert(t.usage).values(**row))
+    return int(connection.execute(sa.delete(t.iteration).where(old)).rowcount)

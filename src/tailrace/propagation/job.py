@@ -1,0 +1,96 @@
+"""What a job is: frozen values, as read from the job log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tailrace.propagation.trigger import Trigger
+
+
+class State(StrEnum):
+    """What a job is doing."""
+
+    PENDING = "pending"  # in the queue of a node; never stored
+    RUNNING = "running"  # an iteration is under way
+    COMPLETED = "completed"  # at rest, also when new
+    ERROR = "error"  # failed for good: needs a person, and then `resume` or a new registration
+    CANCELED = "canceled"  # stopped by a user, until `resume`
+    PAUSED = "paused"  # begins nothing new, until `resume`
+
+
+class Kind(StrEnum):
+    """What an iteration delivers."""
+
+    SNAPSHOT = "snapshot"  # all rows at `to`, as inserts: the first run, or a rebuild
+    TAIL = "tail"  # what was inserted and deleted in (from, to]
+
+
+# States in which a job takes part in its group.
+ACTIVE = (State.COMPLETED, State.RUNNING)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A row of the job log, as a runner holds it in memory: little, because there are many."""
+
+    id: int
+    tenant: str
+    home: str
+    name: str
+    kind: str
+    trigger: Trigger
+    priority: int
+    timeout: float | None  # seconds
+    sources: tuple[int, ...]  # table ids
+    state: State
+    watermark: int | None
+    claim_to: int | None
+    catches_up: bool
+    node: str | None
+    epoch: int
+    lsn: int
+    tries: int
+    retry_at: datetime | None
+
+    @property
+    def label(self) -> str:
+        return f"{self.home}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One iteration to be run: jobs that go from one watermark to the same snapshot."""
+
+    jobs: tuple[int, ...]  # ids, in the order in which they run
+    sources: tuple[int, ...]  # table ids
+    since: int | None  # None: from nothing
+    to: int
+    priority: int
+    tenant: str
+    timeout: float | None = None
+    # It only brings a job closer to the others of its group.
+    catches_up: bool = False
+    # Jobs that commit in one transaction, or not at all; others commit each for itself.
+    together: tuple[tuple[int, ...], ...] = ()
+
+    def bundles(self) -> list[tuple[int, ...]]:
+        """The jobs, by what commits together."""
+        first = {job: bundle for bundle in self.together for job in bundle}
+        found: dict[tuple[int, ...], None] = {}
+        for job in self.jobs:
+            found.setdefault(first.get(job, (job,)))
+        return list(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A job that this node has entered as running: what its commit will be compared with."""
+
+    job: Job  # as it is now, with the epoch of this claim
+    since: int | None
+    to: int
+    spec: dict[str, Any]
+    status: dict[str, Any]

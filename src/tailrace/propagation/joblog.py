@@ -1,0 +1,399 @@
+"""The job log: every read and write of the rows that say what jobs there are and how far.
+
+Always true: writes happen under the commit lock and give the row the next number of one sequence
+(`lsn`), so that whoever has read up to a number finds all later writes behind it. A write that
+belongs to a running iteration compares the job's epoch, and so has no effect once the job was
+dropped, canceled or taken over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
+from tailrace.errors import ConflictError
+from tailrace.propagation.job import Claim, Job, State, Work
+from tailrace.propagation.trigger import make_trigger, parse_interval
+
+_J = t.job.c
+
+
+class FencedError(ConflictError):
+    """The job was dropped, canceled or taken over: what this iteration did must not commit."""
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+_HEAD = sa.select(
+    sa.select(sa.func.max(t.snapshot.c.snapshot_id)).scalar_subquery(),
+    sa.select(t.counter.c.value).where(t.counter.c.name == "lsn").scalar_subquery(),
+)
+
+
+def head(connection: sa.Connection) -> tuple[int, int]:
+    """The newest snapshot and the last number of the job log."""
+    snapshot, lsn = connection.execute(_HEAD).one()
+    return int(snapshot), int(lsn)
+
+
+def jobs_since(connection: sa.Connection, lsn: int) -> list[tuple[Job, bool]]:
+    """The jobs written after a number, and whether each is dropped."""
+    rows = connection.execute(sa.select(t.job).where(_J.lsn > lsn).order_by(_J.lsn)).all()
+    return _with_sources(connection, rows)
+
+
+def jobs_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[Job, bool]]:
+    """Some jobs, and whether each is dropped."""
+    rows = [
+        row
+        for some in in_batches(ids)
+        for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some)))
+    ]
+    return _with_sources(connection, rows)
+
+
+def numbers(connection: sa.Connection) -> dict[int, int]:
+    """The last number of every job that is not dropped: what a reconciliation compares."""
+    query = sa.select(_J.job_id, _J.lsn).where(_J.dropped_at.is_(None))
+    return {row.job_id: row.lsn for row in connection.execute(query)}
+
+
+def find(connection: sa.Connection, tenant: str, home: str, name: str) -> Any:
+    """The row of the job of that name that is not dropped, or None."""
+    query = sa.select(t.job).where(
+        _J.tenant == tenant,
+        _J.home == home,
+        sa.func.lower(_J.name) == sa.func.lower(name),
+        _J.dropped_at.is_(None),
+    )
+    return connection.execute(query).one_or_none()
+
+
+def row(connection: sa.Connection, job_id: int) -> Any:
+    """The row of a job, dropped or not, or None."""
+    return connection.execute(sa.select(t.job).where(_J.job_id == job_id)).one_or_none()
+
+
+def sources_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int, tuple[int, ...]]:
+    """Source tables by job; of all jobs, if `ids` is None."""
+    c = t.job_source.c
+    query = sa.select(c.job_id, c.table_id).order_by(c.job_id, c.position)
+    found: dict[int, list[int]] = {}
+    for some in [None] if ids is None else in_batches(ids):
+        part = query if some is None else query.where(c.job_id.in_(some))
+        for row in connection.execute(part):
+            found.setdefault(row.job_id, []).append(row.table_id)
+    return {job_id: tuple(tables) for job_id, tables in found.items()}
+
+
+def outputs_of(connection: sa.Connection, job_id: int, *, owned: bool) -> list[int]:
+    """The tables that are derived by a job, or all that it writes to."""
+    c = t.job_output.c
+    query = sa.select(c.table_id).where(c.job_id == job_id)
+    return list(connection.execute(query.where(c.owned == 1) if owned else query).scalars())
+
+
+def all_outputs(connection: sa.Connection) -> set[int]:
+    """Every table that some job writes to."""
+    return set(connection.execute(sa.select(t.job_output.c.table_id)).scalars())
+
+
+def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:
+    """The snapshots in which some tables changed last."""
+    c = t.own_table.c
+    return {
+        row.table_id: row.last_change_snapshot
+        for some in in_batches(tables)
+        for row in connection.execute(
+            sa.select(c.table_id, c.last_change_snapshot).where(c.table_id.in_(some))
+        )
+    }
+
+
+def _with_sources(connection: sa.Connection, rows: Sequence[Any]) -> list[tuple[Job, bool]]:
+    # Many at once are cheaper to read as a whole.
+    ids = None if len(rows) > 5000 else [row.job_id for row in rows]
+    sources = sources_of(connection, ids)
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+    return [
+        (
+            job_of(row, shared.setdefault(sources[row.job_id], sources[row.job_id])),
+            row.dropped_at is not None,
+        )
+        for row in rows
+    ]
+
+
+def job_of(row: Any, sources: tuple[int, ...]) -> Job:
+    """A row as a value."""
+    spec = json.loads(row.spec)
+    trigger = make_trigger(spec["trigger"]["job_type"], spec["trigger"]["schedule"])
+    timeout = spec["timeout"]
+    return Job(
+        id=row.job_id,
+        tenant=row.tenant,
+        home=row.home,
+        name=row.name,
+        kind=row.kind,
+        trigger=trigger,
+        priority=spec["priority"],
+        timeout=None if timeout is None else parse_interval(timeout).total_seconds(),
+        sources=sources,
+        state=State(row.state),
+        watermark=row.watermark,
+        claim_to=row.claim_to,
+        catches_up=bool(row.catches_up),
+        node=row.node_id,
+        epoch=row.epoch,
+        lsn=row.lsn,
+        tries=row.tries,
+        retry_at=row.retry_at,
+    )
+
+
+# --- writing: all of it under the commit lock ---------------------------------------------------
+
+
+def next_number(connection: sa.Connection, name: str) -> int:
+    """The next of a sequence that is never given twice."""
+    c = t.counter.c
+    connection.execute(sa.update(t.counter).where(c.name == name).values(value=c.value + 1))
+    return int(connection.execute(sa.select(c.value).where(c.name == name)).scalar_one())
+
+
+def insert(
+    connection: sa.Connection,
+    *,
+    tenant: str,
+    home: str,
+    name: str,
+    spec: Mapping[str, Any],
+    sources: Sequence[int],
+    outputs: Sequence[int],
+    now: datetime,
+) -> int:
+    """Enter a new job; returns its id."""
+    job_id = next_number(connection, "job")
+    connection.execute(
+        sa.insert(t.job).values(
+            job_id=job_id,
+            tenant=tenant,
+            home=home,
+            name=name,
+            kind=spec["consumer"]["kind"],
+            spec=json.dumps(spec),
+            state=State.COMPLETED,
+            epoch=0,
+            catches_up=0,
+            lsn=next_number(connection, "lsn"),
+            tries=0,
+            status="{}",
+            created_at=now,
+        )
+    )
+    connection.execute(
+        sa.insert(t.job_source),
+        [
+            {"job_id": job_id, "position": number, "table_id": table}
+            for number, table in enumerate(sources)
+        ],
+    )
+    add_outputs(connection, job_id, outputs, owned=True)
+    return job_id
+
+
+def add_outputs(
+    connection: sa.Connection, job_id: int, tables: Sequence[int], *, owned: bool
+) -> None:
+    """Enter tables that a job writes to."""
+    rows = [{"job_id": job_id, "table_id": table, "owned": int(owned)} for table in tables]
+    if rows:
+        connection.execute(sa.insert(t.job_output), rows)
+
+
+def write(
+    connection: sa.Connection,
+    job_id: int,
+    *conditions: sa.ColumnElement[bool],
+    **values: Any,
+) -> bool:
+    """Change a job that is not dropped; False if a condition does not hold."""
+    statement = (
+        sa.update(t.job)
+        .where(_J.job_id == job_id, _J.dropped_at.is_(None), *conditions)
+        .values(lsn=next_number(connection, "lsn"), **values)
+    )
+    return connection.execute(statement).rowcount == 1
+
+
+def stop(connection: sa.Connection, job_id: int, **values: Any) -> bool:
+    """Change a job so that whatever runs for it can no longer commit."""
+    return write(connection, job_id, epoch=_J.epoch + 1, **values)
+
+
+def claim(
+    connection: sa.Connection, work: Work, *, known: Mapping[int, Job], node: str, is_live: Any
+) -> list[Claim]:
+    """Enter the work's jobs as running on a node: those that still are as `known` says.
+
+    `is_live(node)` tells whether a node may still be running a job that it has claimed.
+    """
+    claims = []
+    rows = {row.job_id: row for row in _rows(connection, work.jobs)}
+    sources = {job_id: known[job_id].sources for job_id in work.jobs}
+    for job_id in work.jobs:
+        found, before = rows.get(job_id), known[job_id]
+        if found is None or found.dropped_at is not None or found.epoch != before.epoch:
+            continue
+        at_rest = found.state == State.COMPLETED and found.node_id is None
+        left = found.state == State.RUNNING and not is_live(found.node_id)
+        bound_elsewhere = found.claim_to is not None and found.claim_to != work.to
+        if found.watermark != before.watermark or bound_elsewhere or not (at_rest or left):
+            continue
+        epoch = found.epoch + (1 if left else 0)
+        values = {
+            "state": State.RUNNING,
+            "watermark": work.since,
+            "claim_to": work.to,
+            "catches_up": int(work.catches_up),
+            "node_id": node,
+            "epoch": epoch,
+        }
+        lsn = next_number(connection, "lsn")
+        connection.execute(sa.update(t.job).where(_J.job_id == job_id).values(lsn=lsn, **values))
+        job = replace(
+            job_of(found, sources[job_id]),
+            state=State.RUNNING,
+            watermark=work.since,
+            claim_to=work.to,
+            catches_up=work.catches_up,
+            node=node,
+            epoch=epoch,
+            lsn=lsn,
+        )
+        claims.append(
+            Claim(
+                job=job,
+                since=work.since,
+                to=work.to,
+                spec=json.loads(found.spec),
+                status=json.loads(found.status),
+            )
+        )
+    return claims
+
+
+def _rows(connection: sa.Connection, ids: Sequence[int]) -> list[Any]:
+    return [
+        row
+        for some in in_batches(ids)
+        for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some)))
+    ]
+
+
+def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
+    """That the job is still as this claim left it."""
+    return [
+        _J.epoch == claim.job.epoch,
+        _J.node_id == claim.job.node,
+        _J.watermark.is_not_distinct_from(claim.since),
+    ]
+
+
+# A job that was paused while it ran stays paused.
+_AT_REST = sa.case((_J.state == State.RUNNING, State.COMPLETED.value), else_=_J.state)
+
+
+def complete(connection: sa.Connection, claim: Claim, status: Mapping[str, Any]) -> None:
+    """Move the watermark to where the iteration has read; FencedError if it may not."""
+    done = write(
+        connection,
+        claim.job.id,
+        *_ours(claim),
+        state=_AT_REST,
+        watermark=claim.to,
+        claim_to=None,
+        node_id=None,
+        tries=0,
+        retry_at=None,
+        status=json.dumps(status),
+    )
+    if not done:
+        raise FencedError(f"{claim.job.label} was stopped: this iteration is not committed")
+
+
+def fail(
+    connection: sa.Connection,
+    claim: Claim,
+    *,
+    permanent: bool,
+    tries: int,
+    retry_at: datetime | None,
+    status: Mapping[str, Any],
+) -> bool:
+    """Put a job to rest with its error; it keeps its watermark and what it had claimed.
+
+    The epoch rises: a thread that could not be ended must not commit in a later try's name.
+    """
+    failed = sa.case((_J.state == State.RUNNING, State.ERROR.value), else_=_J.state)
+    return write(
+        connection,
+        claim.job.id,
+        *_ours(claim),
+        state=failed if permanent else _AT_REST,
+        epoch=_J.epoch + 1,
+        node_id=None,
+        tries=tries,
+        retry_at=retry_at,
+        status=json.dumps(status),
+    )
+
+
+def release(connection: sa.Connection, job_id: int, node: str) -> None:
+    """Say that a node runs nothing more for a job, whatever has become of the job.
+
+    Of a dropped job too: who dropped it may be waiting for this.
+    """
+    connection.execute(
+        sa.update(t.job)
+        .where(_J.job_id == job_id, _J.node_id == node)
+        .values(
+            lsn=next_number(connection, "lsn"),
+            epoch=_J.epoch + 1,
+            node_id=None,
+            state=_AT_REST,
+        )
+    )
+
+
+def drop(connection: sa.Connection, job_id: int, now: datetime) -> bool:
+    """Mark a job as dropped: from this commit on nothing can be written for it."""
+    connection.execute(sa.delete(t.job_output).where(t.job_output.c.job_id == job_id))
+    return stop(connection, job_id, dropped_at=now)
+
+
+def delete_dropped(connection: sa.Connection, before: datetime) -> int:
+    """Delete the rows of jobs that were dropped long ago."""
+    old = sa.select(_J.job_id).where(_J.dropped_at < before)
+    connection.execute(sa.delete(t.job_source).where(t.job_source.c.job_id.in_(old)))
+    return int(connection.execute(sa.delete(t.job).where(_J.dropped_at < before)).rowcount)
+
+
+def advance(connection: sa.Connection, watermarks: Mapping[int, tuple[int, int]]) -> int:
+    """Store watermarks of jobs that had nothing to do: by job, what is stored and what holds.
+
+    Only forward, and only where the job is at rest, not dropped, and as it was.
+    """
+    moved = 0
+    for job_id, (stored, now) in watermarks.items():
+        if now > stored:
+            conditions = (_J.watermark == stored, _J.node_id.is_(None), _J.claim_to.is_(None))
+            moved += write(connection, job_id, *conditions, watermark=now)
+    return moved

@@ -1,0 +1,367 @@
+"""`lake.jobs`: what users call to register, change, watch and drop jobs.
+
+Always true: a call that changes something is a write to the job log, in a transaction of its own
+or in the user's, and takes effect with its commit. Running processes learn of it from the log.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.errors import (
+    ConflictError,
+    InvalidError,
+    JobFailedError,
+    NotFoundError,
+    UnavailableError,
+)
+from tailrace.log import get_logger
+from tailrace.propagation import graph, history, joblog, retry
+from tailrace.propagation.consumer import find_consumer
+from tailrace.propagation.history import Iteration
+from tailrace.propagation.iteration import source_gone
+from tailrace.propagation.job import Job, State
+from tailrace.propagation.node import live_nodes
+from tailrace.propagation.spec import complete, updated
+from tailrace.propagation.status import JobStatus, statuses
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import check_name, fold, split_name
+from tailrace.store.transaction import Transaction
+
+log = get_logger("tailrace.jobs")
+
+
+class Jobs:
+    """The jobs of a lake, as one tenant sees them.
+
+    Every call that changes something takes `txn=`: then it becomes part of that transaction.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        begin: Callable[[], Transaction],
+        run_one: Callable[[Callable[[Job], bool], float | None], None],
+    ) -> None:
+        self._runtime, self._begin, self._run_one = runtime, begin, run_one
+
+    # --- register and unregister ------------------------------------------------------------
+
+    def register(
+        self, table: str, name: str, spec: dict[str, Any], *, txn: Transaction | None = None
+    ) -> bool:
+        """Register a job on a table; False if there is one of that name.
+
+        lake.jobs.register("sales.orders", "copy", {
+            "consumer": {"kind": "replica", "table": "sales.orders_copy"}})
+        """
+        check_name(name, "job")
+        wanted = complete(spec)
+        if txn is None:
+            with self._begin() as own:
+                return self._register(own, table, name, wanted)
+        return self._register(txn, table, name, wanted)
+
+    def _register(self, txn: Transaction, table: str, name: str, spec: dict[str, Any]) -> bool:
+        home = home_of(table)
+        infos = [txn.info(source) for source in spec["sources"] or [table]]
+        if spec["sources"] and len({info.id for info in infos}) != len(infos):
+            raise InvalidError("a spec's sources name a table twice")
+        with self._runtime.database.read() as connection:
+            old = joblog.find(connection, self._runtime.tenant, home, name)
+            if old is not None and not _has_lost_a_source(connection, old.job_id):
+                return False
+        if old is not None:  # it can never run again: the new one takes its place
+            self._drop(txn, old.job_id)
+        consumer = find_consumer(spec["consumer"]["kind"])
+        outputs: list[str] = []
+        if consumer is None:
+            log.warning("consumer not known here", kind=spec["consumer"]["kind"], job=name)
+        else:
+            outputs = consumer.prepare(txn, spec["consumer"], infos)
+        sources = [(info.schema, info.name) for info in infos]
+
+        def enter(connection: sa.Connection, snapshot: int) -> None:
+            # By name, because a table of this very commit has had no id before.
+            def table_id(schema: str, plain: str) -> int:
+                found = lookup.find_table(connection, schema, plain, snapshot)
+                if found is None:
+                    raise ConflictError(f"another transaction dropped {schema}.{plain}")
+                return found.id
+
+            source_ids = [table_id(*source) for source in sources]
+            output_ids = [table_id(*split_name(output)) for output in outputs]
+            graph.check_no_loop(connection, f"{home}/{name}", source_ids, output_ids)
+            if joblog.find(connection, self._runtime.tenant, home, name) is not None:
+                raise ConflictError(f"another transaction registered {home}/{name}")
+            joblog.insert(
+                connection,
+                tenant=self._runtime.tenant,
+                home=home,
+                name=name,
+                spec=spec,
+                sources=source_ids,
+                outputs=output_ids,
+                now=self._runtime.clock.now(),
+            )
+
+        txn.in_commit(enter)
+        return True
+
+    def unregister(self, table: str, name: str, *, txn: Transaction | None = None) -> bool:
+        """Drop a job, and the tables that it derives; False if there is none.
+
+        From its commit on, nothing is written for the job. Outside of a transaction it also
+        waits until an iteration that is running has ended.
+        """
+        home = home_of(table)
+        with self._runtime.database.read() as connection:
+            row = joblog.find(connection, self._runtime.tenant, home, name)
+        if row is None:
+            return False
+        if txn is not None:
+            self._drop(txn, row.job_id)
+            return True
+        with self._begin() as own:
+            self._drop(own, row.job_id)
+        self._wait_for_rest(row.job_id)
+        return True
+
+    def _drop(self, txn: Transaction, job_id: int) -> None:
+        txn.act_for(job_id)
+        with self._runtime.database.read() as connection:
+            derived = [
+                lookup.table_by_id(connection, table_id, txn.base)
+                for table_id in joblog.outputs_of(connection, job_id, owned=True)
+            ]
+        for info in derived:
+            if info is not None:
+                txn.drop_table(quoted_name(info.schema, info.name))
+
+        def drop(connection: sa.Connection, _snapshot: int) -> None:
+            if not joblog.drop(connection, job_id, self._runtime.clock.now()):
+                raise ConflictError("another transaction dropped the job")
+
+        txn.in_commit(drop)
+
+    def _wait_for_rest(self, job_id: int) -> None:
+        """Wait until no living node runs anything for a job."""
+        changed = threading.Event()
+        end_listening = self._runtime.database.listen(changed.set)
+        deadline = time.monotonic() + self._runtime.settings.drop_timeout.total_seconds()
+        try:
+            while time.monotonic() < deadline:
+                changed.clear()
+                with self._runtime.database.read() as connection:
+                    row = joblog.row(connection, job_id)
+                    if row is None or row.node_id is None:
+                        return
+                    if row.node_id not in live_nodes(connection, self._runtime):
+                        return
+                changed.wait(0.1)
+        finally:
+            end_listening()
+        log.warning("a dropped job's iteration goes on", job_id=job_id, node=row.node_id)
+
+    # --- change -----------------------------------------------------------------------------
+
+    def update(
+        self,
+        table: str,
+        name: str,
+        spec: dict[str, Any],
+        *,
+        interrupt: bool = False,
+        txn: Transaction | None = None,
+    ) -> None:
+        """Overwrite fields of a job's spec; empty ones keep their value.
+
+        An iteration that is running goes on with the old ones, unless it is interrupted.
+        """
+
+        def change(connection: sa.Connection, row: Any) -> None:
+            old = json.loads(row.spec)
+            new = updated(old, spec)
+            consumer = find_consumer(row.kind)
+            if consumer is not None:
+                consumer.check_update(old["consumer"], new["consumer"])
+            write = joblog.stop if interrupt else joblog.write
+            write(connection, row.job_id, spec=json.dumps(new))
+
+        self._change(table, name, change, txn)
+
+    def pause(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+        """Begin no new iteration of a job until `resume`; one that is running may end."""
+        self._change(
+            table,
+            name,
+            lambda connection, row: joblog.write(connection, row.job_id, state=State.PAUSED),
+            txn,
+        )
+
+    def resume(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+        """Let a job go on that was paused or canceled, or that has failed."""
+
+        def change(connection: sa.Connection, row: Any) -> None:
+            if _has_lost_a_source(connection, row.job_id):
+                raise InvalidError(source_gone(f"{row.home}/{row.name}"))
+            running = row.node_id is not None
+            status = {k: v for k, v in json.loads(row.status).items() if k != "error"}
+            joblog.write(
+                connection,
+                row.job_id,
+                state=State.RUNNING if running else State.COMPLETED,
+                tries=0,
+                retry_at=None,
+                status=json.dumps(status),
+            )
+
+        self._change(table, name, change, txn)
+
+    def cancel(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+        """Stop a job's running iteration, and begin no other until `resume`."""
+        self._change(
+            table,
+            name,
+            lambda connection, row: joblog.stop(connection, row.job_id, state=State.CANCELED),
+            txn,
+        )
+
+    def _change(
+        self,
+        table: str,
+        name: str,
+        change: Callable[[sa.Connection, Any], object],
+        txn: Transaction | None,
+    ) -> None:
+        home = home_of(table)
+
+        def apply(connection: sa.Connection, _snapshot: int) -> None:
+            change(connection, self._row(connection, home, name))
+
+        if txn is not None:
+            txn.in_commit(apply)
+            return
+        with self._runtime.database.lock() as connection:
+            apply(connection, -1)
+
+    # --- look -------------------------------------------------------------------------------
+
+    def status(self, table: str, name: str) -> JobStatus:
+        """How a job is."""
+        with self._runtime.database.read() as connection:
+            row = self._row(connection, home_of(table), name)
+            return statuses(connection, [row])[0]
+
+    def list(self, state: str | None = None) -> Sequence[JobStatus]:
+        """All jobs, or those in a state."""
+        if state is not None and state not in set(State):
+            raise InvalidError(f"there is no state {state!r}: {', '.join(State)}")
+        c = t.job.c
+        query = sa.select(t.job).where(c.tenant == self._runtime.tenant, c.dropped_at.is_(None))
+        if state is not None:
+            query = query.where(c.state == state)
+        with self._runtime.database.read() as connection:
+            rows = connection.execute(query.order_by(c.home, c.name)).all()
+            return statuses(connection, rows)
+
+    def history(
+        self, table: str | None = None, name: str | None = None, *, limit: int = 100
+    ) -> Sequence[Iteration]:
+        """The last iterations, newest first: of one job, or of all."""
+        with self._runtime.database.read() as connection:
+            job_id = None
+            if table is not None and name is not None:
+                job_id = self._row(connection, home_of(table), name).job_id
+            return history.iterations(connection, self._runtime.tenant, job_id, limit)
+
+    def wait(
+        self, table: str, name: str, snapshot: int | None = None, timeout: float | None = None
+    ) -> None:
+        """Return when a job's output reflects a snapshot (by default the newest there is now).
+
+        If no process serves the lake, this one does the work.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        home = home_of(table)
+        with self._runtime.database.read() as connection:
+            newest = lookup.newest_snapshot(connection)
+            target = newest if snapshot is None else snapshot
+            if target > newest:
+                raise InvalidError(f"there is no snapshot {target} yet: the newest is {newest}")
+            row = self._row(connection, home, name)
+            served = bool(live_nodes(connection, self._runtime))
+        if not served:
+            job_id = row.job_id
+            self._run_one(lambda job: job.id == job_id, timeout)
+        self._wait_for_watermark(home, name, target, deadline)
+
+    def _wait_for_watermark(
+        self, home: str, name: str, target: int, deadline: float | None
+    ) -> None:
+        changed = threading.Event()
+        end_listening = self._runtime.database.listen(changed.set)
+        try:
+            while True:
+                changed.clear()
+                now = self.status(home, name)
+                if now.watermark is not None and now.watermark >= target:
+                    return
+                if now.state in (State.ERROR, State.CANCELED, State.PAUSED):
+                    reason = now.error or f"it is {now.state}"
+                    raise JobFailedError(f"{home}/{name} does not get to {target}: {reason}")
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise UnavailableError(
+                        f"{home}/{name} is at {now.watermark}, not yet at {target}"
+                        + (f": {now.error or now.note}" if now.error or now.note else "")
+                    )
+                changed.wait(0.1)
+        finally:
+            end_listening()
+
+    def _row(self, connection: sa.Connection, home: str, name: str) -> Any:
+        row = joblog.find(connection, self._runtime.tenant, home, name)
+        if row is None:
+            raise NotFoundError(f"there is no job {home}/{name}: lake.jobs.list() shows all")
+        return row
+
+
+def home_of(table: str) -> str:
+    """The form in which the job log names a table."""
+    return quoted_name(*(fold(part) for part in split_name(table)))
+
+
+def quoted_name(schema: str, name: str) -> str:
+    """A name that `split_name` reads as these two parts."""
+    parts = (f"`{p.replace('`', '``')}`" if "." in p or "`" in p else p for p in (schema, name))
+    return ".".join(parts)
+
+
+def fail_followers(connection: sa.Connection, tables: list[int], now: Any) -> None:
+    """Tables are being dropped: the jobs that follow them can never run again."""
+    source, job = t.job_source.c, t.job.c
+    query = (
+        sa.select(t.job)
+        .join(t.job_source, source.job_id == job.job_id)
+        .where(source.table_id.in_(tables), job.dropped_at.is_(None))
+        .distinct()
+    )
+    for row in connection.execute(query).all():
+        message = source_gone(f"{row.home}/{row.name}")
+        error = {"code": retry.SOURCE_GONE, "message": message, "at": str(now)}
+        status = json.dumps({**json.loads(row.status), "error": error})
+        joblog.stop(connection, row.job_id, state=State.ERROR, status=status)
+
+
+def _has_lost_a_source(connection: sa.Connection, job_id: int) -> bool:
+    newest = lookup.newest_snapshot(connection)
+    sources = joblog.sources_of(connection, [job_id])[job_id]
+    return any(lookup.table_by_id(connection, source, newest) is None for source in sources)

@@ -1,0 +1,122 @@
+"""Which iterations a group of jobs needs now: a function of what the board says.
+
+- A new job runs at once, from nothing to where its group is, while the others go on.
+- Those at the front of the group go on together, to the newest snapshot.
+- A straggler catches up with the front, one at a time; what it reads there the others have read.
+- What was begun before and not committed ends where it was going to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tailrace.log import get_logger
+from tailrace.propagation.board import Board, Entry
+from tailrace.propagation.job import Work
+
+log = get_logger("tailrace.plan")
+
+# When a trigger that raised is asked again.
+_AFTER_A_FAULT = timedelta(seconds=30)
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """What to run now, and when to look again."""
+
+    works: list[Work] = field(default_factory=list)
+    next_due: datetime | None = None
+
+    def later(self, moment: datetime) -> None:
+        if self.next_due is None or moment < self.next_due:
+            self.next_due = moment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What a plan depends on beside the board."""
+
+    now: datetime
+    # Whether a job can run here: at rest, not claimed by a living node, its consumer known.
+    is_ready: Callable[[Entry], bool]
+    # The time of a snapshot; None if it is no longer known.
+    time_of: Callable[[int], datetime | None]
+    # Ignore triggers and pauses: someone is waiting.
+    eager: bool = False
+
+
+def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
+    """The iterations of one group."""
+    plan = Plan()
+    ready = [entry for entry in members if _may_start(entry, rules, plan)]
+    if not ready:
+        return plan
+    active = [entry for entry in members if entry.is_active]
+    reached = [board.effective(e) for e in active] + [e.target for e in active]
+    front = max((position for position in reached if position is not None), default=None)
+    front_is_moving = any(e.target == front and e.moves_front for e in active)
+    bound: dict[tuple[int | None, int], list[Entry]] = {}
+    laggards = []
+    for entry in ready:
+        if entry.job.claim_to is not None:
+            bound.setdefault((entry.watermark, entry.job.claim_to), []).append(entry)
+        elif entry.watermark is None:
+            bound.setdefault((None, board.snapshot if front is None else front), []).append(entry)
+        elif not board.is_stale(entry) or not _is_due(entry, rules, plan):
+            continue
+        elif entry.watermark == front:
+            # Who is there before the others waits for them, and goes on with them.
+            if not front_is_moving:
+                bound.setdefault((front, board.snapshot), []).append(entry)
+        else:
+            laggards.append(entry)
+    for (since, to), entries in bound.items():
+        plan.works.append(_work(entries, since, to))
+    catching_up = any(e.flight is not None and e.flight.catches_up for e in members)
+    if laggards and front is not None and not catching_up:
+        first = min(laggards, key=lambda e: (-e.job.priority, e.watermark or 0, e.job.id))
+        plan.works.append(_work([first], first.watermark, front, catches_up=True))
+    return plan
+
+
+def _may_start(entry: Entry, rules: Rules, plan: Plan) -> bool:
+    if entry.flight is not None or not entry.is_active or not rules.is_ready(entry):
+        return False
+    retry_at = entry.job.retry_at
+    if retry_at is not None and retry_at > rules.now and not rules.eager:
+        plan.later(retry_at)
+        return False
+    return True
+
+
+def _is_due(entry: Entry, rules: Rules, plan: Plan) -> bool:
+    assert entry.watermark is not None
+    if rules.eager:
+        return True
+    try:
+        due = entry.job.trigger.due(rules.time_of(entry.watermark), rules.now)
+        is_due = due <= rules.now
+    except Exception as error:  # noqa: BLE001  (a user's trigger: the other jobs go on)
+        log.warning("trigger failed", job=entry.job.label, error=repr(error)[:500])
+        due, is_due = rules.now + _AFTER_A_FAULT, False
+    if not is_due:
+        plan.later(due)
+    return is_due
+
+
+def _work(entries: list[Entry], since: int | None, to: int, *, catches_up: bool = False) -> Work:
+    entries = sorted(entries, key=lambda e: (-e.job.priority, e.job.id))
+    jobs = [entry.job for entry in entries]
+    timeouts = [job.timeout for job in jobs if job.timeout is not None]
+    return Work(
+        jobs=tuple(job.id for job in jobs),
+        sources=jobs[0].sources,
+        since=since,
+        to=to,
+        priority=jobs[0].priority,
+        tenant=jobs[0].tenant,
+        timeout=min(timeouts, default=None),
+        catches_up=catches_up,
+    )

@@ -1,0 +1,201 @@
+"""What iterations read, once for all who need it.
+
+Always true: of one table, the changes in one range are planned and read once while somebody uses
+them, with all columns that anybody announced before the first read. Small ones are held in
+memory, larger ones are persisted by Spark, and both go when the last user is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import NotFoundError
+from tailrace.store import changes as feed
+from tailrace.store import lookup, scan, spark_scan
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
+from tailrace.store.spark_faults import spark_faults
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# A table and a range; `since` None is all rows at `to`.
+Key = tuple[int, int | None, int]
+# Rows of an Arrow batch that a consumer pulls out of a large feed, about.
+_BATCH_ROWS = 200_000
+
+
+class Reading:
+    """One range of one table, read when first asked for."""
+
+    def __init__(self, runtime: Runtime, key: Key) -> None:
+        self._runtime, self._key = runtime, key
+        self._lock = threading.Lock()
+        self.users = 0
+        self.columns: set[str] | None = set()  # None: all
+        self._plan: feed.Feed | Scan | None = None
+        self._table: pa.Table | None = None
+        self._frame: DataFrame | None = None
+
+    def want(self, columns: list[str] | None) -> bool:
+        """Add columns to what will be read; False if it is too late for one of them."""
+        with self._lock:
+            known = self.columns
+            if self._plan is None:
+                self.columns = None if columns is None or known is None else known | set(columns)
+                return True
+            return known is None or (columns is not None and set(columns) <= known)
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self._key[1] is None
+
+    def plan(self) -> feed.Feed | Scan:
+        """What has to be read, from the catalog."""
+        with self._lock:
+            return self._planned()
+
+    def _planned(self) -> feed.Feed | Scan:
+        if self._plan is None:
+            table_id, since, to = self._key
+            with self._runtime.database.read() as connection:
+                table = lookup.table_by_id(connection, table_id, to)
+                if table is None:
+                    raise NotFoundError(f"the source table {table_id} is not there at {to}")
+                if self.columns is not None:
+                    table = table.narrowed(self.columns)
+                if since is None:
+                    files = lookup.data_files(connection, table, to)
+                    live = tuple(LiveFile(file=file) for file in files)
+                    self._plan = Scan(table=table, at=to, files=live)
+                else:
+                    self._plan = feed.plan(self._runtime, connection, table, since, to, net=True)
+        return self._plan
+
+    @property
+    def info(self) -> TableInfo:
+        return self.plan().table
+
+    @property
+    def rows(self) -> int:
+        """How many rows are read, by the catalog."""
+        return self.plan().rows
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes of Parquet are read."""
+        plan = self.plan()
+        if isinstance(plan, feed.Feed):
+            return plan.bytes_read(self._runtime.settings.row_group_rows)
+        return sum(live.file.size for live in plan.files)
+
+    @property
+    def is_small(self) -> bool:
+        plan = self.plan()
+        if isinstance(plan, feed.Feed):
+            return feed.is_small(self._runtime, plan)
+        return scan.is_small(plan, self._runtime)
+
+    def table(self) -> pa.Table:
+        """A small one as Arrow: `_change`, then the columns."""
+        with self._lock:
+            if self._table is None:
+                plan = self._planned()
+                if isinstance(plan, feed.Feed):
+                    self._table = feed.to_arrow(self._runtime, plan).drop_columns([SNAPSHOT])
+                else:
+                    rows = scan.to_arrow(self._runtime, plan)
+                    marks = pa.repeat(feed.INSERT, rows.num_rows)
+                    self._table = rows.add_column(0, CHANGE, marks)
+            return self._table
+
+    def frame(self) -> DataFrame:
+        """Any of them as a DataFrame: `_change`, then the columns."""
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as F
+
+        if self.is_small:
+            return spark_scan.local_frame(self._runtime, self.table())
+        with self._lock:
+            if self._frame is None:
+                plan = self._planned()
+                if isinstance(plan, feed.Feed):
+                    rows = feed.to_df(self._runtime, plan).drop(SNAPSHOT)
+                else:
+                    rows = spark_scan.to_df(self._runtime, plan)
+                    rows = rows.select(F.lit(feed.INSERT).alias(CHANGE), "*")
+                # Read again by each of several jobs, and for inserts and deletes apart; but a
+                # whole table that one job reads once is not worth the copy.
+                if self.users > 1 or not self.is_snapshot:
+                    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+                self._frame = rows
+            return self._frame
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All of it, piece by piece; the driver holds one piece at a time."""
+        if self.is_small:
+            yield from self.table().to_batches(max_chunksize=65_536)
+            return
+        from pyspark.sql import functions as F
+
+        pieces = max(1, -(-self.rows // _BATCH_ROWS))
+        frame = self.frame().repartition(pieces).persist()
+        try:
+            for piece in range(pieces):
+                with spark_faults():
+                    found = frame.where(F.spark_partition_id() == piece).toArrow()
+                schema = pa.schema([(CHANGE, pa.string()), *self._fields()])
+                yield from found.cast(schema).to_batches(max_chunksize=65_536)
+        finally:
+            frame.unpersist()
+
+    def _fields(self) -> list[tuple[str, pa.DataType]]:
+        return [(column.name, column.type) for column in self.info.columns]
+
+    def close(self) -> None:
+        """Let go of what Spark holds."""
+        with self._lock:
+            if self._frame is not None and self._frame.is_cached:
+                self._frame.unpersist()
+            self._frame = self._table = None
+
+
+def only(table: pa.Table, change: str) -> pa.Table:
+    """The inserted, or the deleted, rows of a feed in memory."""
+    return table.filter(pc.equal(table.column(CHANGE), change)).drop_columns([CHANGE])
+
+
+class Readings:
+    """The readings that are in use on this node."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._current: dict[Key, Reading] = {}
+
+    def announce(self, key: Key, columns: list[str] | None) -> Reading:
+        """Say that somebody is going to read a range; to be released in the end."""
+        with self._lock:
+            found = self._current.get(key)
+            if found is None or not found.want(columns):
+                found = Reading(self._runtime, key)
+                found.want(columns)
+                # One that misses a column is replaced for those to come; its users keep it.
+                self._current[key] = found
+            found.users += 1
+            return found
+
+    def release(self, reading: Reading) -> None:
+        """Say that somebody is done with it."""
+        with self._lock:
+            reading.users -= 1
+            if reading.users:
+                return
+            self._current = {k: r for k, r in self._current.items() if r is not reading}
+        reading.close()

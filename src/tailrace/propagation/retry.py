@@ -1,0 +1,54 @@
+"""What an error means for a job: pass by itself, or wait for a person.
+
+Codes up to 9999 are temporary and are tried again after a pause that doubles; from 10000 on they
+are permanent. An error that is not known may be either: it is temporary until it has happened too
+often in a row.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+from tailrace import errors
+from tailrace.settings import Settings
+
+UNAVAILABLE, CONFLICT, TIMED_OUT, STOPPED, UNKNOWN = 1, 2, 3, 4, 999
+PERMANENT = 10_000
+INVALID, NOT_FOUND, CORRUPT, SOURCE_GONE, TOO_OFTEN = 10_001, 10_002, 10_003, 10_010, 10_999
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.UnavailableError, UNAVAILABLE),
+    (errors.ConflictError, CONFLICT),
+    (errors.InvalidError, INVALID),
+    (errors.NotFoundError, NOT_FOUND),
+    (errors.CorruptError, CORRUPT),
+    (TimeoutError, TIMED_OUT),
+    (ConnectionError, UNAVAILABLE),
+)
+
+
+def code_of(error: BaseException) -> int:
+    """The code of an error, by its class."""
+    # By name, because a Spark session may be classic or Connect, and is not imported here.
+    if any(kind.__name__ == "AnalysisException" for kind in type(error).__mro__):
+        return INVALID
+    return next((code for kind, code in _CODES if isinstance(error, kind)), UNKNOWN)
+
+
+def final_code(code: int, tries: int, settings: Settings) -> int:
+    """The code, unless an unknown error has come too often."""
+    return TOO_OFTEN if code == UNKNOWN and tries >= settings.retry_limit else code
+
+
+def is_permanent(code: int) -> bool:
+    """Whether a person has to do something."""
+    return code >= PERMANENT
+
+
+def pause(tries: int, settings: Settings, random: Random) -> timedelta:
+    """How long to wait after so many failures in a row."""
+    # The exponent is bounded, because a float is.
+    doubled = settings.retry_first * 2 ** min(max(tries - 1, 0), 40)
+    longest: timedelta = min(doubled, settings.retry_longest)
+    return longest * random.uniform(0.8, 1.2)

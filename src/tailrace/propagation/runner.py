@@ -1,0 +1,270 @@
+"""The runner: learns what changed, finds the jobs that are stale, and hands out work.
+
+`look` is one wake-up: it reads the job log and asks what changed, once; if nothing did, that is
+all. It starts no Spark job, and runs on one thread at a time. `Runner` itself knows nothing of
+threads and timers beside its lock, so that tests can drive it step by step.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.propagation import backlog, history, joblog, node
+from tailrace.propagation.board import Board, Entry, GroupKey, group_key
+from tailrace.propagation.consumer import find_consumer
+from tailrace.propagation.job import Job, State, Work
+from tailrace.propagation.plan import Rules, plan_group
+from tailrace.propagation.trigger import Unknown
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+
+
+class Runner:
+    """What one node knows and decides."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        node_id: str,
+        *,
+        live: Callable[[sa.Connection], set[str]],
+        knows: Callable[[str], bool] = lambda kind: find_consumer(kind) is not None,
+        fence: Callable[[dict[int, int]], None] = lambda _jobs: None,
+        eager: bool = False,
+        wanted: Callable[[Job], bool] = lambda _job: True,
+    ) -> None:
+        """`fence` stops what runs with an older epoch than the one given for its job; `eager`
+        ignores triggers and pauses; `wanted` says which jobs to run.
+        """
+        self._runtime, self._node_id = runtime, node_id
+        self._live_nodes, self._knows, self._fence = live, knows, fence
+        self._eager, self._wanted = eager, wanted
+        self.board = Board()
+        self.live: set[str] = {node_id}
+        self._lock = threading.RLock()
+        self._dirty: set[GroupKey] = set()
+        self._due: list[tuple[datetime, int, GroupKey]] = []  # a heap
+        self._due_known: dict[GroupKey, datetime] = {}
+        self._counter = 0
+        self._reconciled: datetime | None = None
+        self._nodes_read: datetime | None = None
+        self._kept_up: datetime | None = None
+        self._times: dict[int, datetime | None] = {}
+
+    # --- one wake-up ------------------------------------------------------------------------
+
+    def look(self) -> list[Work]:
+        """Find what is to be run now; each returned work counts as begun until `finished`."""
+        with self._lock:
+            now = self._runtime.clock.now()
+            interval = self._runtime.settings.reconcile_interval
+            full = self._reconciled is None or now - self._reconciled >= interval
+            with self._runtime.database.read() as connection:
+                self._read(connection, full=full)
+                if full:
+                    self._reconciled = now
+                    self._heal()
+                check = self._node_check()
+                if check is not None and check <= now:
+                    self.live, self._nodes_read = self._live_nodes(connection), now
+                    left = self.board.left_behind(self.live)
+                    self._dirty |= {group_key(entry.job) for entry in left}
+                while self._due and self._due[0][0] <= now:
+                    _, _, key = heapq.heappop(self._due)
+                    self._due_known.pop(key, None)
+                    self._dirty.add(key)
+                works = self._plan(connection, now) if self._dirty else []
+            for work in works:
+                for job in work.jobs:
+                    self.board.entries[job].flight = work
+            return works
+
+    def _read(self, connection: sa.Connection, *, full: bool) -> None:
+        """Bring the board up to date. Everything is read before anything is applied."""
+        board = self.board
+        snapshot, lsn = joblog.head(connection)
+        jobs = joblog.jobs_since(connection, board.lsn) if lsn > board.lsn else []
+        gone: list[int] = []
+        if full:
+            numbers = joblog.numbers(connection)
+            fresh = {job.id for job, _ in jobs}
+            missed = [
+                job_id
+                for job_id, number in numbers.items()
+                if job_id not in fresh and self._number(job_id) != number
+            ]
+            jobs += joblog.jobs_by_id(connection, missed)
+            read = {job.id for job, _ in jobs}
+            gone = [i for i in board.entries if i not in numbers and i not in read]
+        changed = {}
+        if snapshot > board.snapshot >= 0:
+            changed = dict(lookup.changed_tables(connection, board.snapshot))
+        known = board.last_change
+        new = {source for job, _ in jobs for source in job.sources if source not in known}
+        last = joblog.last_changes(connection, new) if new else {}
+        # All is read: from here on nothing can fail half-way.
+        epochs = {job.id: job.epoch for job, _ in jobs if self._in_flight(job.id)}
+        board.lsn = max(board.lsn, lsn)
+        self._dirty |= board.change(changed, snapshot)
+        self._dirty |= board.apply(jobs)
+        board.last_change.update({s: n for s, n in last.items() if s in board.by_source})
+        board.forget(gone)
+        if epochs:
+            self._fence(epochs)
+
+    def _number(self, job_id: int) -> int | None:
+        entry = self.board.entries.get(job_id)
+        return None if entry is None else entry.job.lsn
+
+    def _in_flight(self, job_id: int) -> bool:
+        entry = self.board.entries.get(job_id)
+        return entry is not None and entry.flight is not None
+
+    def _node_check(self) -> datetime | None:
+        """When to see whether the nodes that run jobs are alive: only if others run some."""
+        claimed = (self.board.entries[job_id].job.node for job_id in self.board.claimed)
+        if all(node == self._node_id for node in claimed):
+            return None
+        if self._nodes_read is None:
+            return self._runtime.clock.now()
+        return self._nodes_read + self._runtime.settings.node_timeout / 4
+
+    def _plan(self, connection: sa.Connection, now: datetime) -> list[Work]:
+        rules = Rules(
+            now=now,
+            is_ready=self._is_ready,
+            time_of=lambda snapshot: self._time_of(connection, snapshot),
+            eager=self._eager,
+        )
+        works: list[Work] = []
+        for key in self._dirty:
+            members = [e for e in self.board.members(key) if self._wanted(e.job)]
+            plan = plan_group(self.board, members, rules)
+            works += (self._bounded(connection, work) for work in plan.works)
+            if plan.next_due is not None:
+                self._look_again(key, plan.next_due)
+        self._dirty = set()
+        return works
+
+    def _is_ready(self, entry: Entry) -> bool:
+        job = entry.job
+        if not self._knows(job.kind) or isinstance(job.trigger, Unknown):
+            return False
+        if job.state is State.RUNNING:
+            return job.node not in self.live
+        return job.node is None
+
+    def _bounded(self, connection: sa.Connection, work: Work) -> Work:
+        entries = self.board.entries
+        is_bound = any(entries[job].job.claim_to is not None for job in work.jobs)
+        if work.since is None or is_bound:
+            return work
+        settings = self._runtime.settings
+        to = backlog.cut(connection, work.sources, work.since, work.to, settings)
+        return work if to == work.to else replace(work, to=to)
+
+    def _look_again(self, key: GroupKey, moment: datetime) -> None:
+        known = self._due_known.get(key)
+        if known is None or moment < known:
+            self._counter += 1
+            self._due_known[key] = moment
+            heapq.heappush(self._due, (moment, self._counter, key))
+
+    def _time_of(self, connection: sa.Connection, snapshot: int) -> datetime | None:
+        if snapshot not in self._times:
+            if len(self._times) > 10_000:
+                self._times.clear()
+            c = t.snapshot.c
+            query = sa.select(c.snapshot_time).where(c.snapshot_id == snapshot)
+            self._times[snapshot] = connection.execute(query).scalar_one_or_none()
+        return self._times[snapshot]
+
+    # --- between ----------------------------------------------------------------------------
+
+    def known(self, work: Work) -> dict[int, Job]:
+        """A work's jobs, as they are on the board."""
+        with self._lock:
+            return {
+                job: self.board.entries[job].job for job in work.jobs if job in self.board.entries
+            }
+
+    def finished(self, work: Work) -> None:
+        """A work is over, however it ended."""
+        with self._lock:
+            for job in work.jobs:
+                entry = self.board.entries.get(job)
+                if entry is not None and entry.flight is work:
+                    entry.flight = None
+                    self._dirty.add(group_key(entry.job))
+
+    def next_due(self) -> datetime | None:
+        """When to look again, if nothing happens before."""
+        with self._lock:
+            moments = [self._due[0][0]] if self._due else []
+            if self._reconciled is not None:
+                moments.append(self._reconciled + self._runtime.settings.reconcile_interval)
+            check = self._node_check()
+            if check is not None:
+                moments.append(check)
+            return min(moments, default=None)
+
+    def states(self) -> dict[str, int]:
+        """How many jobs are in which state."""
+        with self._lock:
+            entries = list(self.board.entries.values())
+        found = Counter(str(entry.job.state) for entry in entries)
+        found[State.PENDING] = sum(e.flight is not None and e.job.node is None for e in entries)
+        return dict(found)
+
+    # --- upkeep -----------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        """Release jobs that are entered as running here and are not: their end was not written."""
+        lost = [
+            job_id
+            for job_id in self.board.claimed
+            if self.board.entries[job_id].job.node == self._node_id
+            and self.board.entries[job_id].flight is None
+        ]
+        if lost:
+            with self._runtime.database.lock() as connection:
+                for job_id in lost:
+                    joblog.release(connection, job_id, self._node_id)
+
+    def keep_up(self) -> None:
+        """Every hour: store watermarks that moved in memory only, and delete what is old."""
+        with self._lock:
+            now, settings = self._runtime.clock.now(), self._runtime.settings
+            if self._kept_up is not None and now - self._kept_up < settings.upkeep_interval:
+                return
+            first, self._kept_up = self._kept_up is None, now
+            watermarks = {} if first else self._moved(self.board.entries.values())
+        for some in _chunks(watermarks, 1000):  # others want to commit in between
+            with self._runtime.database.lock() as connection:
+                joblog.advance(connection, some)
+        with self._runtime.database.lock() as connection:
+            joblog.delete_dropped(connection, now - settings.drop_retention)
+            history.add_up(connection, now - settings.history_retention)
+            node.delete_dead(connection, self._runtime)
+
+    def _moved(self, entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
+        moved = {}
+        for entry in entries:
+            effective, stored = self.board.effective(entry), entry.job.watermark
+            if effective is not None and stored is not None and effective > stored:
+                moved[entry.job.id] = (stored, effective)
+        return moved
+
+
+def _chunks(items: dict[int, tuple[int, int]], size: int) -> Iterable[dict[int, tuple[int, int]]]:
+    listed = list(items.items())
+    for start in range(0, len(listed), size):
+        yield dict(listed[start : start + size])

@@ -1,0 +1,214 @@
+"""The parts of a node put together: what `serve()` and `run_until_fresh()` run on.
+
+A service turns: it looks, hands out work, and waits for the next reason to look. `serve()` turns
+on a thread until it is closed, `run_until_fresh()` in the caller's until nothing is stale.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+
+from tailrace.errors import JobFailedError, UnavailableError
+from tailrace.log import get_logger
+from tailrace.propagation import joblog
+from tailrace.propagation.history import Iteration
+from tailrace.propagation.iteration import Flight, Iterations
+from tailrace.propagation.job import Job, State
+from tailrace.propagation.node import Node
+from tailrace.propagation.runner import Runner
+from tailrace.propagation.scheduler import Scheduler
+from tailrace.propagation.status import error_of, missing_consumer
+from tailrace.propagation.watch import Watch
+from tailrace.store import lookup
+from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.runtime import Runtime
+
+log = get_logger("tailrace.service")
+
+# How often a temporary failure is tried while someone waits.
+_EAGER_TRIES = 3
+
+
+class Service:
+    """A running node."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        heartbeat: Heartbeat,
+        *,
+        eager: bool = False,
+        wanted: Callable[[Job], bool] = lambda _job: True,
+        observe: Callable[[Job, Iteration], None] = lambda _job, _done: None,
+    ) -> None:
+        settings = runtime.settings
+        self._runtime, self._observe_more = runtime, observe
+        self._wanted = wanted
+        self.failures: Counter[int] = Counter()  # by job, in a row
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._close_lock = threading.Lock()
+        self._closed = False
+        self.node = Node(runtime)
+        self.iterations = Iterations(
+            runtime,
+            heartbeat,
+            self.node.id,
+            is_live=lambda node: node in self.runner.live,
+            observe=self._observe,
+        )
+        self.scheduler = Scheduler(
+            run=self._run,
+            done=self._done,
+            stop=self.iterations.stop,
+            time_out=self.iterations.time_out,
+            workers=settings.workers,
+            tenant_workers=settings.tenant_workers,
+            timeout=settings.iteration_timeout.total_seconds(),
+        )
+        self.runner = Runner(
+            runtime,
+            self.node.id,
+            live=self.node.live,
+            fence=self.scheduler.fence,
+            eager=eager,
+            wanted=self._is_wanted if eager else wanted,
+        )
+        self._end_listening = runtime.database.listen(self._wake.set)
+        self._watch = Watch(runtime.database, settings, self._wake.set)
+
+    # --- turning ----------------------------------------------------------------------------
+
+    def turn(self) -> float:
+        """One wake-up; returns the seconds after which the next is due."""
+        self._wake.clear()
+        deadline = self.scheduler.expire()
+        for work in self.runner.look():
+            if self.scheduler.submit(work) is None:
+                self.runner.finished(work)
+        self.runner.keep_up()
+        due = self.runner.next_due()
+        waits = [] if due is None else [(due - self._runtime.clock.now()).total_seconds()]
+        waits += [] if deadline is None else [deadline]
+        # A moment that has passed must not make this spin.
+        return max(0.01, min(waits, default=1.0))
+
+    def start(self) -> Service:
+        """Turn on a thread of its own."""
+        self._thread = threading.Thread(target=self._loop, name="tailrace-runner", daemon=True)
+        self._thread.start()
+        return self
+
+    def _loop(self) -> None:
+        pace = self._runtime.settings.reconcile_interval.total_seconds()
+        while not self._stop.is_set():
+            try:
+                wait = self.turn()
+            except Exception as error:  # noqa: BLE001  (the catalog is away: it may come back)
+                log.warning("wake-up failed", error=repr(error)[:500])
+                self._stop.wait(pace)
+                continue
+            self._wake.wait(wait)
+
+    def _run(self, flight: Flight) -> None:
+        self.iterations.run(flight, self.runner.known(flight.work))
+
+    def _done(self, flight: Flight) -> None:
+        self.runner.finished(flight.work)
+        self._wake.set()
+
+    def _observe(self, job: Job, done: Iteration) -> None:
+        if done.error is None:
+            self.failures.pop(job.id, None)
+        else:
+            self.failures[job.id] += 1
+        self._observe_more(job, done)
+
+    # --- until all is fresh -----------------------------------------------------------------
+
+    def _is_wanted(self, job: Job) -> bool:
+        return self._wanted(job) and self.failures[job.id] < _EAGER_TRIES
+
+    def run_until_fresh(self, timeout: timedelta | None) -> None:
+        """Turn until no wanted job is behind; JobFailedError for those that cannot get there."""
+        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        with self._runtime.database.read() as connection:
+            target = lookup.newest_snapshot(connection)
+        while True:
+            wait = self.turn()
+            behind = self._behind(target)
+            if not self.scheduler.running and not self.scheduler.waiting:
+                running = [job for job in behind if job.node is not None]
+                if not running and not self._wake.is_set():
+                    break
+            if deadline is not None and time.monotonic() >= deadline:
+                names = ", ".join(job.label for job in behind[:5])
+                raise UnavailableError(f"not fresh after {timeout}: still behind: {names}")
+            left = wait if deadline is None else min(wait, deadline - time.monotonic())
+            self._wake.wait(max(0.0, left))
+        failed = [job for job in self._behind(target, broken=True) if self._wanted(job)]
+        if failed:
+            shown = "; ".join(self._describe(job) for job in failed[:5])
+            raise JobFailedError(f"{len(failed)} of the jobs still fail: {shown}")
+
+    def _behind(self, target: int, *, broken: bool = False) -> list[Job]:
+        """Jobs that do not reflect the snapshot `target`, or what is derived from it."""
+        board = self.runner.board
+        with self._runtime.database.read() as connection:
+            derived = joblog.all_outputs(connection)
+        found = []
+        for entry in list(board.entries.values()):
+            job = entry.job
+            stuck = job.state is State.ERROR or self.failures[job.id] >= _EAGER_TRIES
+            if not self._wanted(job) or job.state in (State.PAUSED, State.CANCELED):
+                continue
+            if not broken and stuck:
+                continue
+            is_behind = board.is_stale(entry) and (
+                entry.watermark is None
+                or entry.watermark < target
+                or any(source in derived for source in job.sources)
+            )
+            if is_behind or (broken and stuck):
+                found.append(job)
+        return found
+
+    def _describe(self, job: Job) -> str:
+        with self._runtime.database.read() as connection:
+            row = joblog.row(connection, job.id)
+        reason = error_of(row) or missing_consumer(row) if row is not None else "it was dropped"
+        return f"{job.label} ({reason or 'it was not run'})"
+
+    # --- end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop what runs, wait for it, and leave nothing half done; may be called twice."""
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._stop.set()
+            self._wake.set()
+            self._end_listening()
+            self._watch.close()
+            if self._thread is not None:
+                self._thread.join()
+            self.scheduler.close()
+            self.node.close()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

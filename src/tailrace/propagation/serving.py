@@ -1,0 +1,157 @@
+"""Serving: a node in the background, with metrics and log lines for those who operate it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tailrace.errors import InvalidError, UnavailableError
+from tailrace.propagation.history import Iteration
+from tailrace.propagation.job import Job
+from tailrace.propagation.service import Service
+from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.runtime import Runtime
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+class Serving:
+    """A service that runs until closed; may be used as a context manager."""
+
+    def __init__(
+        self, runtime: Runtime, heartbeat: Heartbeat, *, host: str, port: int | None
+    ) -> None:
+        self._metrics = None if port is None else Metrics(host, port)
+        try:
+            observe = self._observe
+            self.service = Service(runtime, heartbeat, observe=observe)
+        except BaseException:
+            self._close_metrics()
+            raise
+        if self._metrics is not None:
+            self._metrics.watch(self.service)
+        self.service.start()
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where the metrics are."""
+        return None if self._metrics is None else self._metrics.port
+
+    def resize(self, workers: int) -> None:
+        """Change how many iterations run at once."""
+        if workers < 1:
+            raise InvalidError("a node needs at least one worker: pause the jobs instead")
+        self.service.scheduler.resize(workers)
+
+    def _observe(self, job: Job, done: Iteration) -> None:
+        if self._metrics is not None:
+            self._metrics.observe(job, done)
+
+    def close(self) -> None:
+        """Stop what runs, wait for it, and leave; may be called twice."""
+        self.service.close()
+        self._close_metrics()
+
+    def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+
+    def __enter__(self) -> Serving:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Metrics:
+    """What Prometheus scrapes."""
+
+    def __init__(self, host: str, port: int) -> None:
+        try:
+            import prometheus_client as prometheus
+        except ImportError as error:
+            raise InvalidError("metrics need an extra: pip install 'tailrace[server]'") from error
+        registry = self.registry = prometheus.CollectorRegistry()
+        by = ["kind", "outcome"]
+        self._iterations = prometheus.Counter(
+            "tailrace_iterations", "Iterations that ended", by, registry=registry
+        )
+        self._seconds = prometheus.Histogram(
+            "tailrace_iteration_seconds", "How long they took", ["kind"], registry=registry
+        )
+        self._rows = prometheus.Counter(
+            "tailrace_rows", "Rows read and written", ["kind", "direction"], registry=registry
+        )
+        try:
+            self._server, self._thread = prometheus.start_http_server(port, host, registry)
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
+            ) from error
+        self.port = int(self._server.server_port)
+
+    def watch(self, service: Service) -> None:
+        """Add what the scheduler and the board count."""
+        _register(self.registry, service)
+
+    def observe(self, job: Job, done: Iteration) -> None:
+        """Count an iteration."""
+        outcome = "completed" if done.error is None else "failed"
+        self._iterations.labels(job.kind, outcome).inc()
+        self._seconds.labels(job.kind).observe(done.seconds)
+        self._rows.labels(job.kind, "read").inc(done.rows_read)
+        self._rows.labels(job.kind, "written").inc(done.rows_written)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _register(registry: CollectorRegistry, service: Service) -> None:
+    from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+    class Collector:
+        def collect(self) -> Iterator[Metric]:
+            scheduler = service.scheduler
+            works = GaugeMetricFamily("tailrace_work", "Work by what became of it", labels=["what"])
+            now = {"waiting": scheduler.waiting, "running": scheduler.running}
+            for what, count in {**scheduler.counts, **now}.items():
+                works.add_metric([what.replace(" ", "_")], count)
+            yield works
+            jobs = GaugeMetricFamily("tailrace_jobs", "Jobs by state", labels=["state"])
+            for state, count in service.runner.states().items():
+                jobs.add_metric([state], count)
+            yield jobs
+
+    registry.register(Collector())
+
+
+def wait_for_signal() -> None:
+    """Return at SIGINT or SIGTERM."""
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    old: dict[signal.Signals, Any] = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(ValueError):  # only the main thread may
+            old[number] = signal.signal(number, on_signal)
+    try:
+        stop.wait()
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

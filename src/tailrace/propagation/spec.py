@@ -1,0 +1,86 @@
+"""A job's spec: what users write as a dict, checked and completed.
+
+{"trigger": {"job_type": "periodic", "schedule": {"interval": "10s"}},
+"priority": 5, "timeout": "10m", "sources": ["sales.orders", "sales.customers"],
+"consumer": {"kind": "replica", "table": "sales.copy"}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tailrace.errors import InvalidError
+from tailrace.propagation.trigger import check_trigger, parse_interval
+
+_FIELDS = ("trigger", "priority", "timeout", "sources", "consumer")
+_DEFAULTS: dict[str, Any] = {
+    "trigger": {"job_type": "default", "schedule": {}},
+    "priority": 0,
+    "timeout": None,
+    "sources": [],  # only the table that the job is registered on
+}
+
+
+def complete(given: object) -> dict[str, Any]:
+    """A new job's spec, with the defaults for what is not said."""
+    return _checked({**_DEFAULTS, **_said(given)})
+
+
+def updated(old: Mapping[str, Any], given: object) -> dict[str, Any]:
+    """A spec with what is said in place of what was; empty fields keep their value."""
+    said = _said(given)
+    if said.get("sources", old["sources"]) != old["sources"]:
+        raise InvalidError("the sources of a job cannot be changed: register another job")
+    consumer = {**old["consumer"], **_filled(said.pop("consumer", {}))}
+    if consumer["kind"] != old["consumer"]["kind"]:
+        raise InvalidError("the consumer of a job cannot be changed: register another job")
+    return _checked({**old, **said, "consumer": consumer})
+
+
+def _said(given: object) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidError('a job\'s spec is a dict such as {"consumer": {"kind": "replica", …}}')
+    unknown = [field for field in given if field not in _FIELDS]
+    if unknown:
+        raise InvalidError(f"a spec has no field {unknown[0]!r}; it has {', '.join(_FIELDS)}")
+    return _filled(given)
+
+
+def _filled(given: object) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidError(f"expected a dict in the spec, not {given!r}")
+    return {name: value for name, value in given.items() if value not in (None, "", {}, [])}
+
+
+def _checked(spec: dict[str, Any]) -> dict[str, Any]:
+    trigger = spec["trigger"]
+    if not isinstance(trigger, Mapping) or set(trigger) - {"job_type", "schedule"}:
+        raise InvalidError('a trigger is {"job_type": "default", "schedule": {}}')
+    job_type, schedule = trigger.get("job_type", "default"), trigger.get("schedule", {})
+    check_trigger(job_type, schedule)
+    priority = spec["priority"]
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > 2**31:
+        raise InvalidError(f"a priority is a whole number, higher first, not {priority!r}")
+    if spec["timeout"] is not None:
+        parse_interval(spec["timeout"])
+    sources = spec["sources"]
+    if not isinstance(sources, list | tuple) or not all(isinstance(s, str) for s in sources):
+        raise InvalidError("a spec's sources are a list of table names")
+    consumer = spec.get("consumer")
+    if not isinstance(consumer, Mapping) or not isinstance(consumer.get("kind"), str):
+        raise InvalidError('a spec needs a consumer: {"consumer": {"kind": "replica", …}}')
+    checked = {
+        "trigger": {"job_type": job_type, "schedule": dict(schedule)},
+        "priority": priority,
+        "timeout": spec["timeout"],
+        "sources": list(sources),
+        "consumer": dict(consumer),
+    }
+    try:
+        # As it will be read again: a spec is what JSON makes of it.
+        stored: dict[str, Any] = json.loads(json.dumps(checked, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"a job's spec has to be JSON: {error}") from error
+    return stored

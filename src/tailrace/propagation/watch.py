@@ -1,0 +1,63 @@
+"""Tells that another process has written to the catalog: PostgreSQL calls out, SQLite is watched.
+
+A hint and no more: a runner that is told too often looks in vain, one that is not told finds out
+at its next reconciliation.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+from tailrace.catalog.database import CHANNEL, Database
+from tailrace.settings import Settings
+
+
+class Watch:
+    """A thread that calls `notify` when something may have changed, until closed."""
+
+    def __init__(self, database: Database, settings: Settings, notify: Callable[[], None]) -> None:
+        self._database, self._settings, self._notify = database, settings, notify
+        self._stop = threading.Event()
+        follow = self._follow_sqlite if database.is_sqlite else self._follow_postgres
+        self._thread = threading.Thread(
+            target=self._run, args=(follow,), name="tailrace-watch", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, follow: Callable[[], None]) -> None:
+        while not self._stop.is_set():
+            try:
+                follow()
+            except Exception:  # noqa: BLE001  (whatever the driver says: the connection is gone)
+                self._stop.wait(1.0)
+                self._notify()  # what was missed in between
+
+    def _follow_sqlite(self) -> None:
+        path = str(self._database.url.database)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            seen = None
+            while not self._stop.wait(self._settings.watch_interval.total_seconds()):
+                (version,) = connection.execute("PRAGMA data_version").fetchone()
+                if version != seen:
+                    seen = version
+                    self._notify()
+
+    def _follow_postgres(self) -> None:
+        import psycopg
+
+        url = self._database.url.set(drivername="postgresql")
+        address = url.render_as_string(hide_password=False)
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"LISTEN {CHANNEL}")
+            self._notify()  # what was written before we listened
+            while not self._stop.is_set():
+                for _ in connection.notifies(timeout=0.5, stop_after=1):
+                    self._notify()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join()

@@ -1,0 +1,151 @@
+"""The consumer `replica`: a copy of a table with a primary key.
+
+    {"consumer": {"kind": "replica", "table": "sales.orders_eu",
+                  "columns": ["id", "amount"], "where": "region = 'eu'"}}
+
+Always true: the copy at watermark S holds the source's rows at S for which `where` is true, in
+the chosen columns. Columns follow the source by their id, so that renaming one there is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+
+from tailrace.errors import InvalidError
+from tailrace.propagation.changes import Changes, SourceChanges
+from tailrace.propagation.consumer import Consumer, JobContext
+from tailrace.propagation.job import Kind
+from tailrace.store.changes import DELETE, INSERT
+from tailrace.store.schema import TableInfo
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.types import quote, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tailrace.store.transaction import Transaction
+
+_OPTIONS = {"kind", "table", "columns", "where"}
+
+
+class Replica(Consumer):
+    """See the module."""
+
+    def prepare(
+        self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
+    ) -> list[str]:
+        unknown = sorted(set(options) - _OPTIONS)
+        if unknown:
+            raise InvalidError(f"a replica has no option {unknown[0]!r}: table, columns, where")
+        if len(sources) != 1:
+            raise InvalidError("a replica follows one table")
+        source, target = sources[0], options.get("table")
+        if not isinstance(target, str):
+            raise InvalidError('a replica needs the name of its table: {"table": "sales.copy"}')
+        if not source.key:
+            raise InvalidError(f"{source.full_name} has no primary key: a replica needs one")
+        chosen = self._chosen(options, source)
+        _condition(options, source)
+        columns = {c.name: spark_type(c.type) + ("" if c.nullable else " not null") for c in chosen}
+        txn.create_table(target, columns, primary_key=[c.name for c in source.key_columns])
+        return [target]
+
+    def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        if old != new:
+            raise InvalidError(
+                "what a replica holds cannot be changed: unregister it and register another"
+            )
+
+    def _chosen(self, options: Mapping[str, Any], source: TableInfo) -> list[Any]:
+        wanted = options.get("columns")
+        if wanted is None:
+            return list(source.columns)
+        if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
+            raise InvalidError('a replica\'s columns are a list of names: {"columns": ["id"]}')
+        return list(source.narrowed(wanted).columns)
+
+    def columns(
+        self, options: Mapping[str, Any], memory: Mapping[str, Any], source: TableInfo
+    ) -> list[str] | None:
+        needed = _condition(options, source)
+        if options.get("columns") is None:
+            return None
+        known = memory.get("columns")
+        if known is None:
+            return [*options["columns"], *needed]
+        return [c.name for c in source.columns if str(c.id) in known or c.name in needed]
+
+    def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str | None:
+        (source,) = changes.values()
+        copy = txn.table(job.options["table"])
+        names = self._names(source, job, copy.columns)
+        key = {c.name: names[c.name] for c in source.info.key_columns}
+        where = job.options.get("where")
+        if changes.kind is Kind.SNAPSHOT and job.since is not None:
+            copy.delete("true")  # what it held is of a history that is gone
+        # Deletes first: a row that was updated is in both.
+        if source.is_small:
+            gone, new = source.arrow(DELETE), source.arrow(INSERT)
+            if where is not None and new.num_rows:
+                with spark_faults():
+                    new = source.inserts.where(where).toArrow().cast(new.schema)
+            if gone.num_rows:
+                copy.delete(gone.select(list(key)).rename_columns(list(key.values())))
+            if new.num_rows:
+                copy.append(new.select(list(names)).rename_columns(list(names.values())))
+            return "arrow"
+        inserts = source.inserts if where is None else source.inserts.where(where)
+        if changes.kind is Kind.TAIL:
+            copy.delete(_renamed(source.deletes, key))
+        copy.append(_renamed(inserts, names))
+        return "spark"
+
+    def _names(
+        self, source: SourceChanges, job: JobContext, columns: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The copy's column for each of the source's that it has."""
+        known = job.memory.get("columns")
+        if known is None:  # the first run: as they were called when the copy was made
+            by_name = {c.name.casefold(): c for c in source.info.columns}
+            missing = [name for name in columns if name.casefold() not in by_name]
+            if missing:
+                raise InvalidError(
+                    f"{source.info.full_name} no longer has the column {missing[0]!r}: "
+                    "unregister the replica and register it again"
+                )
+            known = {str(by_name[name.casefold()].id): name for name in columns}
+            job.memory["columns"] = known
+        now = {str(c.id): c.name for c in source.info.columns}
+        lost = [name for number, name in known.items() if number not in now]
+        if lost:
+            raise InvalidError(
+                f"{source.info.full_name} no longer has the column {lost[0]!r}: "
+                "unregister the replica and register it again"
+            )
+        return {now[number]: name for number, name in known.items()}
+
+
+def _renamed(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return rows.select(*(F.col(quote(old)).alias(new) for old, new in names.items()))
+
+
+def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
+    """The columns that the condition reads."""
+    where = options.get("where")
+    if where is None:
+        return set()
+    if not isinstance(where, str):
+        raise InvalidError('a replica\'s where is a condition in Spark SQL: "amount > 0"')
+    try:
+        tree = sqlglot.parse_one(where, dialect="spark")
+    except sqlglot.errors.SqlglotError as error:
+        raise InvalidError(f"cannot read the condition {where!r}: {error}") from error
+    if tree.find(exp.Subquery, exp.Select, exp.AggFunc):
+        raise InvalidError(f"the condition {where!r} must be about one row")
+    return {source.column(column.name).name for column in tree.find_all(exp.Column)}
