@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +30,7 @@ from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import check_name, split_name
+from tailrace.store.spark_session import SparkProvider
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
@@ -103,7 +101,7 @@ def connect(
         deletes=DeleteFiles(storage),
         settings=settings,
         clock=clock,
-        spark=_SparkProvider(spark),
+        spark=SparkProvider(spark),
         step=on_step or (lambda _: None),
         tenant=tenant,
         on_drop=lambda connection, dropped: fail_followers(connection, dropped, clock.now()),
@@ -271,43 +269,3 @@ class Lake:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-class _SparkProvider:
-    """Starts a local Spark at the first call, unless there is a session already."""
-
-    def __init__(self, session: SparkSession | None) -> None:
-        self._session = session
-        self._lock = Lock()
-
-    def __call__(self) -> SparkSession:
-        with self._lock:
-            if self._session is None:
-                self._session = _start_spark()
-            return self._session
-
-
-def _start_spark() -> SparkSession:
-    from pyspark import SparkConf
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    # Workers must run the Python that has Tailrace and its libraries.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "SPARK_REMOTE" in os.environ or SparkConf().contains("spark.master"):
-        return SparkSession.builder.getOrCreate()  # Connect or spark-submit has set it all up
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return (
-        SparkSession.builder.appName("tailrace")
-        .master("local[*]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
-        # Files are named, not listed: looking at a few hundred is faster than a job for it.
-        .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "2000")
-        .getOrCreate()
-    )

@@ -22,7 +22,7 @@ def cut(
     if to - since <= 1:
         return to
     sizes: dict[int, int] = {}
-    for snapshot, rows in connection.execute(_sizes(list(tables), since, to)).tuples():
+    for snapshot, rows in connection.execute(_sizes(list(tables), since, to)):
         sizes[snapshot] = sizes.get(snapshot, 0) + int(rows)
     few = len(sizes) <= settings.iteration_snapshots
     if few and sum(sizes.values()) <= settings.iteration_rows:

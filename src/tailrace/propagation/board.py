@@ -82,8 +82,9 @@ class Board:
             for table in job.sources:
                 self.by_source.setdefault(table, []).append(job.id)
         else:
-            ahead = old.job.watermark == job.watermark and old.watermark is not None
-            old.watermark = old.watermark if ahead else job.watermark
+            # What was begun must be ended from where it was begun, also by others.
+            if job.claim_to is not None or old.job.watermark != job.watermark:
+                old.watermark = job.watermark
             old.job = job
         if job.node is not None:
             self.claimed.add(job.id)

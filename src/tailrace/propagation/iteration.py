@@ -77,7 +77,7 @@ class Iterations:
         heartbeat: Heartbeat,
         node_id: str,
         *,
-        is_live: Callable[[str | None], bool],
+        is_live: Callable[[str], bool],
         random: Random | None = None,
         observe: Callable[[Job, Iteration], None] = lambda _job, _done: None,
     ) -> None:
@@ -89,13 +89,11 @@ class Iterations:
         self._observe = observe
         self.readings = Readings(self._runtime)
 
-    def run(self, flight: Flight, known: Mapping[int, Job]) -> None:
+    def run(self, flight: Flight) -> None:
         """Run a work; what goes wrong with a job is entered with the job, and not raised."""
         work = flight.work
         with self._runtime.database.lock() as connection:
-            claims = joblog.claim(
-                connection, work, known=known, node=self._node_id, is_live=self._is_live
-            )
+            claims = joblog.claim(connection, work, node=self._node_id, is_live=self._is_live)
         flight.claims = {claim.job.id: claim for claim in claims}
         self._runtime.step("claimed")
         if not claims:

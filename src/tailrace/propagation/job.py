@@ -64,7 +64,7 @@ class Job:
 class Work:
     """One iteration to be run: jobs that go from one watermark to the same snapshot."""
 
-    jobs: tuple[int, ...]  # ids, in the order in which they run
+    members: tuple[Job, ...]  # as they were when this was planned, in the order of running
     sources: tuple[int, ...]  # table ids
     since: int | None  # None: from nothing
     to: int
@@ -75,6 +75,11 @@ class Work:
     catches_up: bool = False
     # Jobs that commit in one transaction, or not at all; others commit each for itself.
     together: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def jobs(self) -> tuple[int, ...]:
+        """The ids of the jobs."""
+        return tuple(job.id for job in self.members)
 
     def bundles(self) -> list[tuple[int, ...]]:
         """The jobs, by what commits together."""

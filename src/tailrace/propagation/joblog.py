@@ -9,7 +9,7 @@ dropped, canceled or taken over.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -161,11 +161,18 @@ def job_of(row: Any, sources: tuple[int, ...]) -> Job:
 # --- writing: all of it under the commit lock ---------------------------------------------------
 
 
+# Built once: every write runs it.
+_COUNT = (
+    sa.update(t.counter)
+    .where(t.counter.c.name == sa.bindparam("which"))
+    .values(value=t.counter.c.value + 1)
+    .returning(t.counter.c.value)
+)
+
+
 def next_number(connection: sa.Connection, name: str) -> int:
     """The next of a sequence that is never given twice."""
-    c = t.counter.c
-    connection.execute(sa.update(t.counter).where(c.name == name).values(value=c.value + 1))
-    return int(connection.execute(sa.select(c.value).where(c.name == name)).scalar_one())
+    return int(connection.execute(_COUNT, {"which": name}).scalar_one())
 
 
 def insert(
@@ -239,17 +246,17 @@ def stop(connection: sa.Connection, job_id: int, **values: Any) -> bool:
 
 
 def claim(
-    connection: sa.Connection, work: Work, *, known: Mapping[int, Job], node: str, is_live: Any
+    connection: sa.Connection, work: Work, *, node: str, is_live: Callable[[str], bool]
 ) -> list[Claim]:
-    """Enter the work's jobs as running on a node: those that still are as `known` says.
+    """Enter the work's jobs as running on a node: those that still are as they were planned.
 
     `is_live(node)` tells whether a node may still be running a job that it has claimed.
     """
     claims = []
     rows = {row.job_id: row for row in _rows(connection, work.jobs)}
-    sources = {job_id: known[job_id].sources for job_id in work.jobs}
-    for job_id in work.jobs:
-        found, before = rows.get(job_id), known[job_id]
+    for before in work.members:
+        job_id = before.id
+        found = rows.get(job_id)
         if found is None or found.dropped_at is not None or found.epoch != before.epoch:
             continue
         at_rest = found.state == State.COMPLETED and found.node_id is None
@@ -269,7 +276,7 @@ def claim(
         lsn = next_number(connection, "lsn")
         connection.execute(sa.update(t.job).where(_J.job_id == job_id).values(lsn=lsn, **values))
         job = replace(
-            job_of(found, sources[job_id]),
+            job_of(found, before.sources),
             state=State.RUNNING,
             watermark=work.since,
             claim_to=work.to,

@@ -111,7 +111,7 @@ def _work(entries: list[Entry], since: int | None, to: int, *, catches_up: bool 
     jobs = [entry.job for entry in entries]
     timeouts = [job.timeout for job in jobs if job.timeout is not None]
     return Work(
-        jobs=tuple(job.id for job in jobs),
+        members=tuple(jobs),
         sources=jobs[0].sources,
         since=since,
         to=to,

@@ -163,8 +163,7 @@ class Runner:
         return job.node is None
 
     def _bounded(self, connection: sa.Connection, work: Work) -> Work:
-        entries = self.board.entries
-        is_bound = any(entries[job].job.claim_to is not None for job in work.jobs)
+        is_bound = any(job.claim_to is not None for job in work.members)
         if work.since is None or is_bound:
             return work
         settings = self._runtime.settings
@@ -188,13 +187,6 @@ class Runner:
         return self._times[snapshot]
 
     # --- between ----------------------------------------------------------------------------
-
-    def known(self, work: Work) -> dict[int, Job]:
-        """A work's jobs, as they are on the board."""
-        with self._lock:
-            return {
-                job: self.board.entries[job].job for job in work.jobs if job in self.board.entries
-            }
 
     def finished(self, work: Work) -> None:
         """A work is over, however it ended."""

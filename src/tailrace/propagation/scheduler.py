@@ -18,6 +18,9 @@ from tailrace.log import get_logger
 from tailrace.propagation.iteration import Flight
 from tailrace.propagation.job import Work
 
+# Seconds between attempts to interrupt the same flight.
+_STOP_AGAIN = 0.2
+
 log = get_logger("tailrace.scheduler")
 
 
@@ -55,7 +58,7 @@ class Scheduler:
     ) -> None:
         self._run, self._done, self._stop, self._time_out = run, done, stop, time_out
         self._workers, self._tenant_workers, self._timeout = workers, tenant_workers, timeout
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
         self._waiting: dict[str, list[_Task]] = {}  # by tenant
         self._running: list[_Task] = []
         self._closed = False
@@ -67,7 +70,7 @@ class Scheduler:
     def submit(self, work: Work) -> Flight | None:
         """Queue a work; None if this scheduler is closed."""
         flight = Flight(work)
-        with self._changed:
+        with self._lock:
             if self._closed:
                 self.counts["rejected"] += 1
                 return None
@@ -79,7 +82,7 @@ class Scheduler:
 
     def resize(self, workers: int) -> None:
         """Change how many run at once; what runs already goes on."""
-        with self._changed:
+        with self._lock:
             self._workers = workers
             self._start_some()
 
@@ -128,20 +131,20 @@ class Scheduler:
             self._end(task, outcome)
 
     def _end(self, task: _Task, outcome: str) -> None:
-        with self._changed:
-            task.ended.set()
-            if task.given_up:
-                return
-            self._running.remove(task)
-            self.counts[outcome] += 1
-            self._start_some()
-            self._changed.notify_all()
-        self._done(task.flight)
+        task.ended.set()
+        # Told before it stops counting as running: whoever sees nothing running has been told.
+        if not task.given_up:
+            self._done(task.flight)
+        with self._lock:
+            if not task.given_up:
+                self._running.remove(task)
+                self.counts[outcome] += 1
+                self._start_some()
 
     def expire(self) -> float | None:
-        """Give up what has taken too long; returns the seconds until the next may have."""
+        """Give up what has taken too long; returns the seconds until this is to be called again."""
         now = time.monotonic()
-        with self._changed:
+        with self._lock:
             late = [task for task in self._running if task.deadline and task.deadline <= now]
             for task in late:
                 task.given_up = True
@@ -153,14 +156,20 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001  (the catalog is away: its claims are healed)
                 log.warning("time-out not entered", error=repr(error)[:500])
             self._done(task.flight)
-        with self._changed:
+        with self._lock:
             self._start_some()
-            deadlines = [task.deadline for task in self._running if task.deadline]
-        return min(deadlines) - now if deadlines else None
+            running = list(self._running)
+        deadlines = [task.deadline - now for task in running if task.deadline]
+        for task in running:
+            if task.flight.current and task.flight.must_stop(task.flight.current):
+                # Again: it may have started its next Spark job after the last time.
+                self._stop(task.flight)
+                deadlines.append(_STOP_AGAIN)
+        return min(deadlines, default=None)
 
     def fence(self, epochs: dict[int, int]) -> None:
         """Stop what runs with an older epoch than its job has; siblings go on."""
-        with self._changed:
+        with self._lock:
             flights = [task.flight for task in self._running]
         for flight in flights:
             for job, claim in list(flight.claims.items()):
@@ -173,17 +182,17 @@ class Scheduler:
 
     @property
     def running(self) -> int:
-        with self._changed:
+        with self._lock:
             return len(self._running)
 
     @property
     def waiting(self) -> int:
-        with self._changed:
+        with self._lock:
             return sum(len(tasks) for tasks in self._waiting.values())
 
     def close(self, timeout: float = 60.0) -> None:
         """Stop what runs, and wait for it; what has not begun does not begin."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._waiting.clear()
             running = list(self._running)
@@ -192,5 +201,5 @@ class Scheduler:
         deadline = time.monotonic() + timeout
         for task in running:
             # Again and again: a consumer may start its next Spark job just now.
-            while not task.ended.wait(0.2) and time.monotonic() < deadline:
+            while not task.ended.wait(_STOP_AGAIN) and time.monotonic() < deadline:
                 self._stop(task.flight)

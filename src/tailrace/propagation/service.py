@@ -64,7 +64,7 @@ class Service:
             observe=self._observe,
         )
         self.scheduler = Scheduler(
-            run=self._run,
+            run=self.iterations.run,
             done=self._done,
             stop=self.iterations.stop,
             time_out=self.iterations.time_out,
@@ -115,9 +115,6 @@ class Service:
                 self._stop.wait(pace)
                 continue
             self._wake.wait(wait)
-
-    def _run(self, flight: Flight) -> None:
-        self.iterations.run(flight, self.runner.known(flight.work))
 
     def _done(self, flight: Flight) -> None:
         self.runner.finished(flight.work)
@@ -195,11 +192,11 @@ class Service:
             self._closed = True
             self._stop.set()
             self._wake.set()
+            self.scheduler.close()
             self._end_listening()
             self._watch.close()
             if self._thread is not None:
                 self._thread.join()
-            self.scheduler.close()
             self.node.close()
 
     def __enter__(self) -> Service:

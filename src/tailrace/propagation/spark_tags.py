@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+from tailrace.store.spark_session import SparkProvider
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class TaggingSpark:
+class TaggingSpark(SparkProvider):
     """Gives the Spark session, and tags what a thread starts with it."""
 
-    def __init__(self, provider: Callable[[], SparkSession]) -> None:
+    def __init__(self, provider: SparkProvider) -> None:
+        super().__init__(provider.session)
         self._provider = provider
         self._thread = threading.local()
-        self._session: SparkSession | None = None
 
     def __call__(self) -> SparkSession:
-        self._session = session = self._provider()
+        session = self._provider()
         tag = getattr(self._thread, "tag", None)
         if tag is not None:
             _add(session, tag)
@@ -30,21 +32,21 @@ class TaggingSpark:
     def tagged(self, tag: str) -> Iterator[None]:
         """Tag the jobs that this thread starts inside; Spark may start only then."""
         self._thread.tag = tag
-        if self._session is not None:
-            _add(self._session, tag)
+        if self._provider.session is not None:
+            _add(self._provider.session, tag)
         try:
             yield
         finally:
             self._thread.tag = None
-            if self._session is not None:
+            if self._provider.session is not None:
                 with suppress(Exception):  # Spark may have been stopped by its owner
-                    _remove(self._session, tag)
+                    _remove(self._provider.session, tag)
 
     def interrupt(self, tag: str) -> None:
         """Cancel the jobs with a tag."""
-        if self._session is not None and tag:
+        if self._provider.session is not None and tag:
             with suppress(Exception):  # they may have ended just now, and Spark with them
-                _cancel(self._session, tag)
+                _cancel(self._provider.session, tag)
 
 
 # A classic session keeps its tags apart by thread, so that no other thread can interrupt by them:

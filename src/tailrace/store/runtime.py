@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -14,9 +13,7 @@ from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.lookup import DEFAULT_TENANT
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tailrace.store.spark_session import SparkProvider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +25,7 @@ class Runtime:
     deletes: DeleteFiles
     settings: Settings
     clock: Clock
-    spark: Callable[[], SparkSession]  # starts Spark at its first call
+    spark: SparkProvider
     # Called with a name at each step of a write, commit and sweep: where tests kill the process.
     step: Callable[[str], None]
     # The account whose schemas are seen and touched.

@@ -1,0 +1,463 @@
+"""A lake whose jobs only pretend to work: the runner and the job log are real, all else is dice.
+
+A history is a random walk over what can happen: commits, registrations, drops, updates, failures,
+crashes, restarts, nodes that fall asleep and wake up too late. A model notes what every job's
+commits have covered, and objects at once when a change is skipped or delivered twice, when a
+watermark moves back, or when something is committed for a job that is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.propagation import joblog
+from tailrace.propagation.job import Claim, State, Work
+from tailrace.propagation.joblog import FencedError
+from tailrace.propagation.runner import Runner
+from tailrace.propagation.spec import complete, updated
+from tailrace.settings import Settings
+from tailrace.store.runtime import Runtime
+
+if TYPE_CHECKING:
+    from tailrace.catalog.database import Database
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TRIGGERS: list[dict[str, Any]] = [
+    {"job_type": "default", "schedule": {}},
+    {"job_type": "default", "schedule": {}},
+    {"job_type": "greedy", "schedule": {}},
+    {"job_type": "periodic", "schedule": {"interval": "30s", "share": True}},
+    {"job_type": "periodic", "schedule": {"interval": "30s"}},
+]
+
+
+class SimClock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+
+@dataclass
+class Flight:
+    """A work on a node, as far as it got."""
+
+    work: Work
+    claims: dict[int, Claim] | None = None  # None: waiting
+    todo: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class SimNode:
+    """A process that serves the lake."""
+
+    id: str
+    runner: Runner
+    heartbeat: datetime
+    flights: list[Flight] = field(default_factory=list)
+    asleep: bool = False
+
+
+@dataclass
+class ModelJob:
+    """What must be true of a job."""
+
+    sources: tuple[int, ...]
+    covered: int | None = None  # the last `to` that was committed
+    claim: tuple[int | None, int] | None = None  # begun and not committed
+    dropped: bool = False
+    stopped: bool = False  # canceled
+
+
+class World:
+    """One history."""
+
+    def __init__(self, database: Database, seed: int) -> None:
+        self.random = Random(seed)
+        self.database, self.clock = database, SimClock()
+        self.log: list[str] = []
+        self.settings = Settings(
+            node_timeout=timedelta(seconds=20),
+            reconcile_interval=timedelta(seconds=self.random.choice([5, 30])),
+            upkeep_interval=timedelta(minutes=self.random.choice([2, 60])),
+            drop_retention=timedelta(minutes=5),
+            iteration_snapshots=self.random.choice([2, 1000]),
+        )
+        self.runtime = Runtime(
+            database=database,
+            storage=None,  # type: ignore[arg-type]
+            deletes=None,  # type: ignore[arg-type]
+            settings=self.settings,
+            clock=self.clock,
+            spark=None,  # type: ignore[arg-type]
+            step=lambda _: None,
+        )
+        self.tables = [1, 2, 3][: self.random.randint(1, 3)]
+        self.changes: dict[int, list[int]] = {table: [] for table in self.tables}
+        self.snapshot = 0
+        self.jobs: dict[int, ModelJob] = {}
+        self.names = 0
+        self.nodes: list[SimNode] = []
+        self.node_count = 0
+        self.counts: Counter[str] = Counter()
+        self._clear()
+        for _ in range(self.random.choice([1, 1, 2])):
+            self.start_node()
+
+    def _clear(self) -> None:
+        with self.database.write() as connection:
+            for table in (t.job, t.job_source, t.job_output, t.own_table, t.data_file):
+                connection.execute(sa.delete(table))
+            connection.execute(sa.delete(t.snapshot).where(t.snapshot.c.snapshot_id > 0))
+            rows = [
+                {
+                    "table_id": table,
+                    "primary_key": "[]",
+                    "last_change_snapshot": 0,
+                    "last_alter_snapshot": 0,
+                }
+                for table in self.tables
+            ]
+            connection.execute(sa.insert(t.own_table), rows)
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{(self.clock.time - START).total_seconds():7.1f} {text}")
+
+    # --- what users do ----------------------------------------------------------------------
+
+    def commit(self) -> None:
+        touched = self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
+        self.snapshot += 1
+        with self.database.lock() as connection:
+            connection.execute(
+                sa.insert(t.snapshot).values(
+                    snapshot_id=self.snapshot,
+                    snapshot_time=self.clock.now(),
+                    schema_version=0,
+                    next_catalog_id=0,
+                    next_file_id=0,
+                )
+            )
+            for table in touched:
+                self.changes[table].append(self.snapshot)
+                connection.execute(
+                    sa.update(t.own_table)
+                    .where(t.own_table.c.table_id == table)
+                    .values(last_change_snapshot=self.snapshot)
+                )
+                connection.execute(
+                    sa.insert(t.data_file).values(
+                        data_file_id=self.snapshot * 10 + table,
+                        table_id=table,
+                        begin_snapshot=self.snapshot,
+                        record_count=1,
+                    )
+                )
+        self.note(f"commit {self.snapshot} of {touched}")
+
+    def register(self) -> None:
+        self.names += 1
+        sources = self.random.choice([[table] for table in self.tables] + [self.tables])
+        spec = complete(
+            {
+                "trigger": self.random.choice(TRIGGERS),
+                "priority": self.random.randint(0, 2),
+                "consumer": {"kind": "sim"},
+            }
+        )
+        with self.database.lock() as connection:
+            job_id = joblog.insert(
+                connection,
+                tenant="default",
+                home="main.t",
+                name=f"j{self.names}",
+                spec=spec,
+                sources=sources,
+                outputs=[],
+                now=self.clock.now(),
+            )
+        assert job_id not in self.jobs, "a job id was given twice"
+        self.jobs[job_id] = ModelJob(sources=tuple(sources))
+        self.note(f"register {job_id} on {sources}: {spec['trigger']['job_type']}")
+
+    def alive(self) -> list[int]:
+        return [job_id for job_id, job in self.jobs.items() if not job.dropped]
+
+    def drop(self) -> None:
+        if self.alive():
+            job_id = self.random.choice(self.alive())
+            with self.database.lock() as connection:
+                assert joblog.drop(connection, job_id, self.clock.now())
+            self.jobs[job_id].dropped = True
+            self.note(f"drop {job_id}")
+
+    def change(self) -> None:
+        if not self.alive():
+            return
+        job_id = self.random.choice(self.alive())
+        what = self.random.choice(["update", "interrupt", "pause", "resume", "resume", "cancel"])
+        with self.database.lock() as connection:
+            row = joblog.row(connection, job_id)
+            if what in ("update", "interrupt"):
+                new = updated(json.loads(row.spec), {"trigger": self.random.choice(TRIGGERS)})
+                write = joblog.stop if what == "interrupt" else joblog.write
+                write(connection, job_id, spec=json.dumps(new))
+            elif what == "pause":
+                joblog.write(connection, job_id, state=State.PAUSED)
+            elif what == "cancel":
+                joblog.stop(connection, job_id, state=State.CANCELED)
+                self.jobs[job_id].stopped = True
+            else:
+                self._resume(connection, job_id)
+        self.note(f"{what} {job_id}")
+
+    def _resume(self, connection: sa.Connection, job_id: int) -> None:
+        row = joblog.row(connection, job_id)
+        state = State.COMPLETED if row.node_id is None else State.RUNNING
+        joblog.write(connection, job_id, state=state, tries=0, retry_at=None)
+        self.jobs[job_id].stopped = False
+
+    def wait(self) -> None:
+        self.clock.time += timedelta(seconds=self.random.choice([0.1, 1, 6, 15, 40]))
+        for node in self.nodes:
+            if not node.asleep:
+                node.heartbeat = self.clock.now()
+
+    # --- what nodes do ----------------------------------------------------------------------
+
+    def start_node(self) -> None:
+        self.node_count += 1
+        node_id = f"n{self.node_count}"
+        runner = Runner(
+            self.runtime, node_id, live=lambda _: self.live() | {node_id}, knows=lambda _: True
+        )
+        self.nodes.append(SimNode(node_id, runner, self.clock.now()))
+        self.note(f"start {node_id}")
+
+    def live(self) -> set[str]:
+        oldest = self.clock.now() - self.settings.node_timeout
+        return {node.id for node in self.nodes if node.heartbeat >= oldest}
+
+    def awake(self) -> list[SimNode]:
+        return [node for node in self.nodes if not node.asleep]
+
+    def crash(self) -> None:
+        node = self.random.choice(self.nodes)
+        self.nodes.remove(node)
+        self.note(f"crash {node.id}")
+        if not self.nodes or self.random.random() < 0.5:
+            self.start_node()
+
+    def sleep(self) -> None:
+        node = self.random.choice(self.nodes)
+        node.asleep = not node.asleep
+        if not node.asleep:
+            node.heartbeat = self.clock.now()
+        self.note(f"{'sleep' if node.asleep else 'wake'} {node.id}")
+
+    def look(self) -> None:
+        if self.awake():
+            self.look_on(self.random.choice(self.awake()))
+
+    def look_on(self, node: SimNode) -> None:
+        for work in node.runner.look():
+            self.note(f"{node.id} plans {work.jobs}: {work.since} to {work.to}")
+            assert work.to <= self.snapshot
+            node.flights.append(Flight(work))
+        node.runner.keep_up()
+
+    def fly(self) -> None:
+        """Some flight gets one step further; a sleeping node's too, now and then: it woke up."""
+        busy = [node for node in self.nodes if node.flights]
+        busy = [node for node in busy if not node.asleep or self.random.random() < 0.2]
+        if busy:
+            node = self.random.choice(busy)
+            self.fly_on(node, self.random.choice(node.flights))
+
+    def fly_on(self, node: SimNode, flight: Flight, *, may_fail: bool = True) -> None:
+        if flight.claims is None:
+            self._claim(node, flight)
+        elif flight.todo:
+            claim = flight.claims[flight.todo.pop(0)]
+            dice = self.random.random()
+            if may_fail and dice < 0.2:
+                self._fail(claim, permanent=dice < 0.04)
+            elif not may_fail or dice < 0.9:
+                self._complete(claim)
+            # Or it was stopped half-way, and only its release is written.
+        else:
+            self._land(node, flight)
+
+    def _claim(self, node: SimNode, flight: Flight) -> None:
+        work = flight.work
+        live = node.runner.live
+        with self.database.lock() as connection:
+            claims = joblog.claim(connection, work, node=node.id, is_live=live.__contains__)
+        flight.claims = {claim.job.id: claim for claim in claims}
+        flight.todo = list(flight.claims)
+        for claim in claims:
+            job = self.jobs[claim.job.id]
+            assert not job.dropped, f"job {claim.job.id} was claimed after its drop"
+            assert not job.stopped, f"job {claim.job.id} was claimed after its cancel"
+            assert job.claim in (None, (claim.since, claim.to)), (
+                f"job {claim.job.id} had claimed {job.claim}, not {(claim.since, claim.to)}"
+            )
+            job.claim = (claim.since, claim.to)
+        self.note(f"{node.id} claims {flight.todo}: {work.since} to {work.to}")
+
+    def _complete(self, claim: Claim) -> None:
+        job, job_id = self.jobs[claim.job.id], claim.job.id
+        try:
+            with self.database.lock() as connection:
+                joblog.complete(connection, claim, claim.status)
+        except FencedError:
+            self.counts["fenced"] += 1
+            self.note(f"{job_id} is fenced")
+            return
+        self.note(f"{job_id} commits {claim.since} to {claim.to}")
+        assert not job.dropped, f"job {job_id} committed after its drop"
+        assert not job.stopped, f"job {job_id} committed after its cancel"
+        if job.covered is None:
+            assert claim.since is None, f"job {job_id} begins at {claim.since}"
+        else:
+            assert claim.since is not None, f"job {job_id} begins anew"
+            assert claim.since >= job.covered, f"job {job_id} delivers changes twice"
+            skipped = [s for s in self._changes(job) if job.covered < s <= claim.since]
+            assert not skipped, f"job {job_id} skips {skipped}"
+            assert claim.to >= job.covered, f"the watermark of job {job_id} moves back"
+        job.covered, job.claim = claim.to, None
+        self.counts["commits"] += 1
+
+    def _changes(self, job: ModelJob) -> list[int]:
+        return [snapshot for source in job.sources for snapshot in self.changes[source]]
+
+    def _fail(self, claim: Claim, *, permanent: bool) -> None:
+        tries = claim.job.tries + 1
+        with self.database.lock() as connection:
+            joblog.fail(
+                connection,
+                claim,
+                permanent=permanent,
+                tries=tries,
+                retry_at=None if permanent else self.clock.now() + timedelta(seconds=5 * tries),
+                status={},
+            )
+        self.note(f"{claim.job.id} fails")
+
+    def _land(self, node: SimNode, flight: Flight) -> None:
+        with self.database.lock() as connection:
+            for job_id, claim in (flight.claims or {}).items():
+                row = joblog.row(connection, job_id)
+                if (
+                    row is not None and row.node_id == node.id and row.epoch == claim.job.epoch
+                ) or (row is not None and row.node_id == node.id and row.dropped_at is not None):
+                    joblog.release(connection, job_id, node.id)
+        node.flights.remove(flight)
+        node.runner.finished(flight.work)
+
+    # --- a history --------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """Live, then come to rest, and check that everything has arrived."""
+        actions = [
+            (self.commit, 6),
+            (self.register, 3),
+            (self.drop, 1),
+            (self.change, 2),
+            (self.wait, 3),
+            (self.look, 8),
+            (self.fly, 16),
+            (self.crash, 1),
+            (self.sleep, 1),
+        ]
+        weights = [weight for _, weight in actions]
+        for _ in range(steps):
+            (action,) = self.random.choices([a for a, _ in actions], weights)
+            action()
+        self.rest()
+        self.check()
+
+    def rest(self) -> None:
+        """Let everybody finish: no faults any more, nobody asleep, nothing paused."""
+        for node in self.nodes:
+            node.asleep = False
+        with self.database.lock() as connection:
+            for job_id in self.alive():
+                self._resume(connection, job_id)
+        for _ in range(60):
+            self.clock.time += timedelta(seconds=31)
+            for node in self.nodes:
+                node.heartbeat = self.clock.now()
+            while any(self._settle(node) for node in self.nodes):
+                pass
+            if all(self._is_fresh(job_id) for job_id in self.alive()):
+                return
+        behind = [job_id for job_id in self.alive() if not self._is_fresh(job_id)]
+        raise AssertionError(f"jobs {behind} never arrive")
+
+    def _settle(self, node: SimNode) -> bool:
+        self.look_on(node)
+        had = bool(node.flights)
+        while node.flights:
+            self.fly_on(node, self.random.choice(node.flights), may_fail=False)
+        return had
+
+    def _is_fresh(self, job_id: int) -> bool:
+        job = self.jobs[job_id]
+        return job.covered is not None and all(s <= job.covered for s in self._changes(job))
+
+    def check(self) -> None:
+        """A group has converged when its next change is one iteration for all of it."""
+        if self.random.random() < 0.5:
+            # Groups that were apart have to come together even when they are never idle.
+            self.commit()
+            self.rest()
+        del self.nodes[1:]
+        (node,) = self.nodes
+        self.look_on(node)
+        assert not node.flights, "something is left to do"
+        self.commit_all()
+        self.clock.time += timedelta(minutes=10)
+        node.heartbeat = self.clock.now()
+        self.look_on(node)
+        works = [flight.work for flight in node.flights]
+        if self.settings.iteration_snapshots > 100:
+            groups = list(node.runner.board.groups.values())
+            assert sorted(sorted(w.jobs) for w in works) == sorted(sorted(g) for g in groups)
+        self.rest()
+
+    def commit_all(self) -> None:
+        tables, self.tables = self.tables, list(self.tables)
+        for _ in range(20):
+            self.commit()
+            if all(self.changes[table][-1:] for table in tables):
+                break
+        pending = [table for table in tables if self.changes[table][-1:] != [self.snapshot]]
+        if pending:  # one snapshot that changes all of them
+            self.random_sample_all()
+
+    def random_sample_all(self) -> None:
+        real = self.random
+        self.random = _All()  # type: ignore[assignment]
+        try:
+            self.commit()
+        finally:
+            self.random = real
+
+
+class _All(Random):
+    """Dice that choose everything."""
+
+    def randint(self, _low: int, high: int) -> int:
+        return high

@@ -1,0 +1,351 @@
+"""Iterations: what consumers get, how much at once, and what becomes of faults."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+import tailrace
+from tailrace.catalog import tables as t
+from tailrace.propagation.iteration import Flight, Iterations
+from tailrace.propagation.job import Work
+from tailrace.propagation.joblog import jobs_since
+from tailrace.propagation.node import Node
+from tailrace.store.changes import DELETE, INSERT
+from tests.support.jobs import ORDERS, Recorder, orders, replica, same, spec
+from tests.support.process import wait_until
+from tests.support.rows import bag
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.lakes import LakeArgs
+
+
+def opened(args: LakeArgs, spark: SparkSession, **settings: Any) -> tailrace.Lake:
+    return args.connect(spark=spark, settings=tailrace.Settings(**settings))
+
+
+def test_a_consumer_gets_frames_and_batches(sqlite_lake: tailrace.Lake) -> None:
+    table = orders(sqlite_lake, rows=3)
+    seen: list[tuple[str, list[Any], list[Any]]] = []
+
+    @tailrace.consumer("frames")
+    def frames(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        inserts = changes.inserts.toArrow()
+        deletes = changes["main.orders"].deletes.toArrow()
+        assert inserts.column_names == deletes.column_names == ["id", "v"]
+        assert sum(batch.num_rows for batch in changes.batches()) == len(inserts) + len(deletes)
+        assert changes.rows >= len(inserts) + len(deletes)
+        seen.append((str(changes.kind), bag(inserts), bag(deletes)))
+
+    sqlite_lake.jobs.register("orders", "frames", spec("frames"))
+    sqlite_lake.run_until_fresh()
+    table.upsert([{"id": 1, "v": "changed"}])
+    table.delete([{"id": 2}])
+    sqlite_lake.run_until_fresh()
+    assert seen == [
+        ("snapshot", [(0, "first"), (1, "first"), (2, "first")], []),
+        ("tail", [(1, "changed")], [(1, "first"), (2, "first")]),
+    ]
+
+
+def test_large_changes_come_through_spark_and_in_pieces(
+    sqlite_lake_args: LakeArgs, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.propagation.reading._BATCH_ROWS", 300)
+    with opened(sqlite_lake_args, spark, local_rows=100) as lake:
+        table, recorder = orders(lake, rows=1000), Recorder(lake)
+        lake.jobs.register("orders", "log", spec(recorder.kind))
+        lake.jobs.register("orders", "copy", replica("orders_copy"))
+        lake.run_until_fresh()
+        table.upsert([{"id": i, "v": "again"} for i in range(0, 2000, 2)])
+        table.delete("id % 7 = 0")
+        lake.run_until_fresh()
+        assert recorder.net() == bag(table.to_arrow())
+        assert same(lake, "orders", "orders_copy")
+        assert lake.jobs.history("orders", "copy")[0].strategy == "spark"
+
+
+def test_each_job_gets_the_columns_that_it_asked_for(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    lake.create_table(
+        "wide", {"id": "bigint", "a": "int", "b": "int", "c": "int"}, primary_key="id"
+    )
+    lake.table("wide").append([{"id": 1, "a": 2, "b": 3, "c": 4}])
+    got: dict[str, list[str]] = {}
+
+    def take(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        got[job.name] = changes.inserts.columns
+
+    tailrace.consumer("only_a", columns=["a"])(take)
+    tailrace.consumer("only_b", columns={"main.wide": ["b"]})(take)
+    tailrace.consumer("no_such", columns=["nothing"])(take)
+    for kind in ("only_a", "only_b", "no_such"):
+        lake.jobs.register("wide", kind, spec(kind))
+    with pytest.raises(tailrace.JobFailedError, match=r"wide/no_such.*no column 'nothing'"):
+        lake.run_until_fresh()
+    assert got == {"only_a": ["id", "a"], "only_b": ["id", "b"]}
+    assert lake.jobs.status("wide", "no_such").state == "error"  # its own mistake, for good
+
+
+def test_a_job_may_have_several_sources(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    left, right = orders(lake, "left", 2), orders(lake, "right", 3)
+    seen: list[tuple[int, int]] = []
+
+    @tailrace.consumer("two")
+    def two(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        assert list(changes) == ["main.left", "main.right"]
+        with pytest.raises(tailrace.InvalidError, match="several sources"):
+            _ = changes.inserts
+        seen.append((changes["left"].inserts.count(), changes["right"].inserts.count()))
+
+    lake.jobs.register("left", "both", {"sources": ["left", "right"], "consumer": {"kind": "two"}})
+    lake.run_until_fresh()
+    right.append([{"id": 10, "v": "x"}])
+    lake.run_until_fresh()
+    with lake.transaction() as txn:
+        txn.table("left").append([{"id": 11, "v": "x"}])
+        txn.table("right").append([{"id": 11, "v": "x"}])
+    lake.run_until_fresh()
+    assert seen == [(2, 3), (0, 1), (1, 1)]
+    assert left.name in lake.jobs.status("left", "both").sources
+
+
+def test_what_a_consumer_remembers_commits_with_its_output(sqlite_lake: tailrace.Lake) -> None:
+    table = orders(sqlite_lake)
+    fails = [True]
+    remembered: list[int] = []
+
+    @tailrace.consumer("counting")
+    def counting(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        remembered.append(job.memory.get("runs", 0))
+        job.memory["runs"] = job.memory.get("runs", 0) + 1
+        if fails[0]:
+            raise ConnectionError("away")
+
+    sqlite_lake.jobs.register("orders", "counting", spec("counting"))
+    with pytest.raises(tailrace.JobFailedError):
+        sqlite_lake.run_until_fresh()
+    fails[0] = False
+    sqlite_lake.run_until_fresh()
+    table.append([{"id": 100, "v": "x"}])
+    sqlite_lake.run_until_fresh()
+    assert remembered == [0, 0, 0, 0, 1]
+
+
+def test_a_large_backlog_is_worked_off_in_several(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    with opened(sqlite_lake_args, spark, iteration_rows=25, iteration_snapshots=4) as lake:
+        table, recorder = orders(lake, rows=0), Recorder(lake)
+        lake.jobs.register("orders", "log", spec(recorder.kind))
+        lake.run_until_fresh()
+        for i in range(9):
+            table.append([{"id": 10 * i + j, "v": "x"} for j in range(10)])
+        table.append([{"id": 1000 + j, "v": "x"} for j in range(40)])  # too much, but one snapshot
+        for i in range(9):
+            table.append([{"id": 2000 + i, "v": "x"}])
+        lake.run_until_fresh()
+        assert recorder.net() == bag(table.to_arrow())
+        tails = [done.rows_read for done in reversed(lake.jobs.history("orders", "log"))][1:]
+        assert tails == [20, 20, 20, 20, 10, 40, 4, 4, 1]
+
+
+def test_a_job_is_rebuilt_when_its_history_is_gone(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    table = orders(lake)
+    lake.jobs.register("orders", "copy", replica("orders_copy"))
+    lake.run_until_fresh()
+    table.delete([{"id": 1}])
+    table.append([{"id": 10, "v": "x"}])
+    with lake._runtime.database.lock() as connection:  # as if old snapshots had been expired
+        stored = connection.execute(sa.select(t.job.c.watermark)).scalar_one()
+        connection.execute(sa.delete(t.snapshot).where(t.snapshot.c.snapshot_id <= stored))
+    lake.run_until_fresh()
+    assert same(lake, "orders", "orders_copy")
+    rebuilt, first = lake.jobs.history("orders", "copy")
+    assert (rebuilt.kind, rebuilt.from_snapshot) == ("snapshot", first.to_snapshot)
+
+
+def test_an_iteration_that_takes_too_long_is_given_up(
+    lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    settings = {"retry_first": timedelta(milliseconds=10), "node_timeout": timedelta(seconds=5)}
+    with opened(lake_args, spark, **settings) as lake:
+        table, slow = orders(lake), Recorder(lake)
+        other = orders(lake, "other")
+        lake.jobs.register("orders", "slow", spec(slow.kind, timeout="500ms"))
+        lake.jobs.register("other", "copy", replica("other_copy"))
+        slow.go.clear()
+        with lake.serving() as serving:
+            assert slow.started.wait(30)
+            wait_until(
+                lambda: lake.jobs.status("orders", "slow").error is not None, what="a time-out"
+            )
+            status = lake.jobs.status("orders", "slow")
+            assert status.error is not None
+            assert "longer than 0.5 seconds" in status.error
+            assert serving.service.scheduler.counts["timed out"] >= 1
+            snapshot = other.append([{"id": 50, "v": "x"}])
+            lake.jobs.wait("other", "copy", snapshot, timeout=30)  # its worker is free again
+            slow.go.set()  # the old threads go on now, and may not commit
+            table.append([{"id": 60, "v": "x"}])
+            lake.jobs.wait("orders", "slow", timeout=30)
+        assert slow.net() == bag(table.to_arrow())
+
+
+def test_an_error_that_stays_unknown_becomes_permanent(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    settings = {"retry_first": timedelta(milliseconds=1), "retry_limit": 4}
+    with opened(sqlite_lake_args, spark, **settings) as lake:
+        orders(lake)
+        bad = Recorder(lake)
+        bad.error = RuntimeError("who knows")
+        lake.jobs.register("orders", "bad", spec(bad.kind))
+        with lake.serving():
+            wait_until(lambda: lake.jobs.list("error"), what="the permanent error")
+        status = lake.jobs.status("orders", "bad")
+        assert (status.error_code, status.tries) == (10_999, 4)
+        assert len(bad.runs) == 4
+        bad.error = None
+        lake.jobs.resume("orders", "bad")
+        lake.run_until_fresh()
+        assert lake.jobs.status("orders", "bad").error is None
+
+
+def test_invalid_input_is_a_permanent_error_at_once(sqlite_lake: tailrace.Lake) -> None:
+    orders(sqlite_lake)
+    bad = Recorder(sqlite_lake)
+    bad.error = tailrace.InvalidError("that will never work")
+    sqlite_lake.jobs.register("orders", "bad", spec(bad.kind))
+    with pytest.raises(tailrace.JobFailedError, match="that will never work"):
+        sqlite_lake.run_until_fresh()
+    assert len(bad.runs) == 1
+    assert sqlite_lake.jobs.status("orders", "bad").state == "error"
+
+
+def test_a_consumer_that_is_not_known_here_is_left_alone(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    orders(lake)
+    assert lake.jobs.register("orders", "far", spec("defined_elsewhere"))
+    lake.jobs.register("orders", "copy", replica("orders_copy"))
+    note = lake.jobs.status("orders", "far").note
+    assert note is not None
+    assert "import the module" in note
+    with pytest.raises(tailrace.JobFailedError, match=r"main\.orders/far .no consumer"):
+        lake.run_until_fresh()
+    assert same(lake, "orders", "orders_copy")
+    assert lake.jobs.status("orders", "far").tries == 0
+
+
+def test_jobs_may_commit_together(lake: tailrace.Lake) -> None:
+    table = orders(lake)
+    one, two = Recorder(lake), Recorder(lake)
+    lake.jobs.register("orders", "one", spec(one.kind))
+    lake.jobs.register("orders", "two", spec(two.kind))
+    two.error = ConnectionError("not now")
+    runtime = lake._runtime
+    node = Node(runtime, beating=False)
+    iterations = Iterations(runtime, lake._heartbeat, node.id, is_live=lambda _: True)
+
+    def run() -> list[int | None]:
+        with runtime.database.read() as connection:
+            jobs = [job for job, _ in jobs_since(connection, -1)]
+        work = Work(
+            members=tuple(jobs),
+            sources=jobs[0].sources,
+            since=jobs[0].watermark,
+            to=lake.snapshot,
+            priority=0,
+            tenant="default",
+            together=(tuple(job.id for job in jobs),),
+        )
+        iterations.run(Flight(work))
+        return [lake.jobs.status("orders", name).watermark for name in ("one", "two")]
+
+    before = lake.snapshot
+    assert run() == [None, None]
+    assert lake.snapshot == before
+    two.error = None
+    assert run() == [before + 1, before + 1]
+    assert lake.snapshot == before + 1  # one commit
+    assert one.net() == two.net() == bag(table.to_arrow())
+    node.close()
+
+
+def test_the_source_is_read_once_for_all_jobs(
+    sqlite_lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = sqlite_lake
+    table = orders(lake)
+    reads: list[Any] = []
+    from tailrace.store import changes as feed
+
+    to_arrow = feed.to_arrow
+    monkeypatch.setattr(feed, "to_arrow", lambda *given: reads.append(1) or to_arrow(*given))
+    recorders = [Recorder(lake) for _ in range(4)]
+    for number, recorder in enumerate(recorders):
+        lake.jobs.register("orders", f"log{number}", spec(recorder.kind))
+    lake.run_until_fresh()
+    reads.clear()
+    table.upsert([{"id": 1, "v": "x"}])
+    lake.run_until_fresh()
+    assert len(reads) == 1
+    assert {recorder.net() == bag(table.to_arrow()) for recorder in recorders} == {True}
+
+
+def test_readings_are_gone_when_nobody_needs_them(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    with opened(sqlite_lake_args, spark, local_rows=10) as lake:
+        table = orders(lake, rows=100)
+        for number in range(2):
+            lake.jobs.register("orders", f"copy{number}", replica(f"copy{number}"))
+        with lake.serving() as serving:
+            snapshot = table.upsert([{"id": i, "v": "x"} for i in range(50)])
+            for number in range(2):
+                lake.jobs.wait("orders", f"copy{number}", snapshot, timeout=60)
+            readings = serving.service.iterations.readings
+            wait_until(lambda: not readings._current, what="the end of all readings")
+        assert same(lake, "orders", "copy0")
+        assert same(lake, "orders", "copy1")
+
+
+def test_a_snapshot_counts_as_inserts(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    lake.create_table("plain", ORDERS)  # no key
+    lake.table("plain").append([{"id": 1, "v": "a"}, {"id": 1, "v": "a"}])
+    marks: list[str] = []
+
+    @tailrace.consumer("marks")
+    def take(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        for batch in changes.batches():
+            marks.extend(batch.column("_change").to_pylist())
+
+    lake.jobs.register("plain", "marks", spec("marks"))
+    lake.run_until_fresh()
+    lake.table("plain").delete("true")
+    lake.run_until_fresh()
+    assert marks == [INSERT, INSERT, DELETE, DELETE]
+
+
+def test_a_hanging_commit_of_another_process_is_not_waited_for_for_ever(
+    sqlite_lake: tailrace.Lake,
+) -> None:
+    """`run_until_fresh` with a timeout says what is still behind."""
+    orders(sqlite_lake)
+    slow = Recorder(sqlite_lake)
+    sqlite_lake.jobs.register("orders", "slow", spec(slow.kind))
+    slow.go.clear()
+    threading.Timer(1.0, slow.go.set).start()
+    with pytest.raises(tailrace.UnavailableError, match=r"still behind: main\.orders/slow"):
+        sqlite_lake.run_until_fresh(timeout=0.3)
+    assert json.dumps(sqlite_lake.jobs.status("orders", "slow").to_dict(), default=str)
