@@ -301,9 +301,10 @@ class World:
 
     def _claim(self, node: SimNode, flight: Flight) -> None:
         work = flight.work
-        live = node.runner.live
         with self.database.lock() as connection:
-            claims = joblog.claim(connection, work, node=node.id, is_live=live.__contains__)
+            claims = joblog.claim(
+                connection, work, node=node.id, live=lambda _: self.live() | {node.id}
+            )
         flight.claims = {claim.job.id: claim for claim in claims}
         flight.todo = list(flight.claims)
         for claim in claims:

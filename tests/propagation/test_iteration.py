@@ -254,7 +254,7 @@ def test_jobs_may_commit_together(lake: tailrace.Lake) -> None:
     two.error = ConnectionError("not now")
     runtime = lake._runtime
     node = Node(runtime, beating=False)
-    iterations = Iterations(runtime, lake._heartbeat, node.id, is_live=lambda _: True)
+    iterations = Iterations(runtime, lake._heartbeat, node.id, live=lambda _: {node.id})
 
     def run() -> list[int | None]:
         with runtime.database.read() as connection:

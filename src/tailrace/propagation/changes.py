@@ -11,7 +11,7 @@ from tailrace.errors import InvalidError
 from tailrace.propagation.job import Kind
 from tailrace.propagation.reading import Reading, only
 from tailrace.store.changes import DELETE, INSERT
-from tailrace.store.schema import CHANGE, TableInfo, fold, split_name
+from tailrace.store.schema import CHANGE, TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.types import quote
 
@@ -81,7 +81,7 @@ class Changes(Mapping[str, SourceChanges]):
         self._sources = dict(sources)
 
     def __getitem__(self, table: str) -> SourceChanges:
-        wanted = ".".join(fold(part) for part in split_name(table))
+        wanted = quoted_name(*(fold(part) for part in split_name(table)))
         for name, source in self._sources.items():
             if fold(name) == wanted:
                 return source

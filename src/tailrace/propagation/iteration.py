@@ -32,7 +32,7 @@ from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import TableInfo
+from tailrace.store.schema import TableInfo, quoted_name
 from tailrace.store.transaction import Transaction
 
 log = get_logger("tailrace.iteration")
@@ -77,14 +77,14 @@ class Iterations:
         heartbeat: Heartbeat,
         node_id: str,
         *,
-        is_live: Callable[[str], bool],
+        live: Callable[[sa.Connection], set[str]],
         random: Random | None = None,
         observe: Callable[[Job, Iteration], None] = lambda _job, _done: None,
     ) -> None:
         # The Spark jobs of a flight are tagged, so that they can be interrupted.
         self._spark = TaggingSpark(runtime.spark)
         self._runtime, self._heartbeat = replace(runtime, spark=self._spark), heartbeat
-        self._node_id, self._is_live = node_id, is_live
+        self._node_id, self._live = node_id, live
         self._random = random or Random()  # noqa: S311  (pauses, no secrets)
         self._observe = observe
         self.readings = Readings(self._runtime)
@@ -93,7 +93,7 @@ class Iterations:
         """Run a work; what goes wrong with a job is entered with the job, and not raised."""
         work = flight.work
         with self._runtime.database.lock() as connection:
-            claims = joblog.claim(connection, work, node=self._node_id, is_live=self._is_live)
+            claims = joblog.claim(connection, work, node=self._node_id, live=self._live)
         flight.claims = {claim.job.id: claim for claim in claims}
         self._runtime.step("claimed")
         if not claims:
@@ -194,7 +194,7 @@ class Iterations:
         sources = {}
         for table, reading in part.readings.items():
             source = SourceChanges(runtime, reading, part.columns[table])
-            sources[source.info.full_name] = source
+            sources[quoted_name(source.info.schema, source.info.name)] = source
         since = None if part.kind is Kind.SNAPSHOT else claim.since
         job = JobContext(
             id=claim.job.id,

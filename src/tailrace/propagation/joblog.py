@@ -246,11 +246,11 @@ def stop(connection: sa.Connection, job_id: int, **values: Any) -> bool:
 
 
 def claim(
-    connection: sa.Connection, work: Work, *, node: str, is_live: Callable[[str], bool]
+    connection: sa.Connection, work: Work, *, node: str, live: Callable[[sa.Connection], set[str]]
 ) -> list[Claim]:
     """Enter the work's jobs as running on a node: those that still are as they were planned.
 
-    `is_live(node)` tells whether a node may still be running a job that it has claimed.
+    `live` gives the nodes that are alive: what others have claimed is theirs as long as they are.
     """
     claims = []
     rows = {row.job_id: row for row in _rows(connection, work.jobs)}
@@ -260,7 +260,7 @@ def claim(
         if found is None or found.dropped_at is not None or found.epoch != before.epoch:
             continue
         at_rest = found.state == State.COMPLETED and found.node_id is None
-        left = found.state == State.RUNNING and not is_live(found.node_id)
+        left = found.state == State.RUNNING and found.node_id not in live(connection)
         bound_elsewhere = found.claim_to is not None and found.claim_to != work.to
         if found.watermark != before.watermark or bound_elsewhere or not (at_rest or left):
             continue

@@ -33,7 +33,7 @@ from tailrace.propagation.spec import complete, updated
 from tailrace.propagation.status import JobStatus, statuses
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import check_name, fold, split_name
+from tailrace.store.schema import check_name, fold, quoted_name, split_name
 from tailrace.store.transaction import Transaction
 
 log = get_logger("tailrace.jobs")
@@ -337,12 +337,6 @@ class Jobs:
 def home_of(table: str) -> str:
     """The form in which the job log names a table."""
     return quoted_name(*(fold(part) for part in split_name(table)))
-
-
-def quoted_name(schema: str, name: str) -> str:
-    """A name that `split_name` reads as these two parts."""
-    parts = (f"`{p.replace('`', '``')}`" if "." in p or "`" in p else p for p in (schema, name))
-    return ".".join(parts)
 
 
 def fail_followers(connection: sa.Connection, tables: list[int], now: Any) -> None:

@@ -72,7 +72,7 @@ class Runner:
                 if full:
                     self._reconciled = now
                     self._heal()
-                check = self._node_check()
+                check = self._node_check(now)
                 if check is not None and check <= now:
                     self.live, self._nodes_read = self._live_nodes(connection), now
                     left = self.board.left_behind(self.live)
@@ -128,13 +128,13 @@ class Runner:
         entry = self.board.entries.get(job_id)
         return entry is not None and entry.flight is not None
 
-    def _node_check(self) -> datetime | None:
+    def _node_check(self, now: datetime) -> datetime | None:
         """When to see whether the nodes that run jobs are alive: only if others run some."""
         claimed = (self.board.entries[job_id].job.node for job_id in self.board.claimed)
         if all(node == self._node_id for node in claimed):
             return None
         if self._nodes_read is None:
-            return self._runtime.clock.now()
+            return now
         return self._nodes_read + self._runtime.settings.node_timeout / 4
 
     def _plan(self, connection: sa.Connection, now: datetime) -> list[Work]:
@@ -203,7 +203,7 @@ class Runner:
             moments = [self._due[0][0]] if self._due else []
             if self._reconciled is not None:
                 moments.append(self._reconciled + self._runtime.settings.reconcile_interval)
-            check = self._node_check()
+            check = self._node_check(self._runtime.clock.now())
             if check is not None:
                 moments.append(check)
             return min(moments, default=None)

@@ -60,7 +60,7 @@ class Service:
             runtime,
             heartbeat,
             self.node.id,
-            is_live=lambda node: node in self.runner.live,
+            live=self.node.live,
             observe=self._observe,
         )
         self.scheduler = Scheduler(

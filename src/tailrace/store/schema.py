@@ -270,5 +270,12 @@ def split_name(name: object) -> tuple[str, str]:
     return ("main", found[0]) if len(found) == 1 else (found[0], found[1])
 
 
+def quoted_name(schema: str, name: str) -> str:
+    """A name that `split_name` reads as these two parts."""
+    return _joined(
+        [(p.replace("`", "``"), "") if "." in p or "`" in p else ("", p) for p in (schema, name)]
+    )
+
+
 def _joined(parts: list[tuple[str, str]]) -> str:
     return ".".join(f"`{quoted}`" if quoted else plain for quoted, plain in parts)

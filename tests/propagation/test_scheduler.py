@@ -1,0 +1,149 @@
+"""The scheduler: order, limits, fairness, time-outs and the end."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tailrace.propagation.job import Work
+from tailrace.propagation.scheduler import Scheduler
+from tests.support.process import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tailrace.propagation.iteration import Flight
+
+
+class Desk:
+    """A scheduler whose work waits until it is let go."""
+
+    def __init__(self, **options: Any) -> None:
+        self.order: list[str] = []
+        self.done: list[str] = []
+        self.timed_out: list[str] = []
+        self.stops = 0
+        self.gates: dict[str, threading.Event] = {}
+        limits = {"workers": 1, "tenant_workers": 10, "timeout": 100.0, **options}
+        self.scheduler = Scheduler(
+            run=self._run,
+            done=lambda flight: self.done.append(flight.work.tenant),
+            stop=self._stop,
+            time_out=lambda flight: self.timed_out.append(flight.work.tenant),
+            **limits,
+        )
+
+    def _run(self, flight: Flight) -> None:
+        name = f"{flight.work.tenant}{flight.work.to}"
+        self.order.append(name)
+        gate = self.gates.setdefault(name, threading.Event())
+        while not gate.wait(0.01):
+            if flight.stopped.is_set() and self.stops:
+                return
+
+    def _stop(self, _flight: Flight) -> None:
+        self.stops += 1
+
+    def submit(self, tenant: str, number: int, priority: int = 0, **more: Any) -> Flight | None:
+        work = Work(
+            members=(), sources=(), since=0, to=number, priority=priority, tenant=tenant, **more
+        )
+        return self.scheduler.submit(work)
+
+    def let_go(self, name: str) -> None:
+        self.gates.setdefault(name, threading.Event()).set()
+
+    def started(self, count: int) -> None:
+        wait_until(lambda: len(self.order) >= count, what=f"{count} to start")
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.stops = 1
+    made.scheduler.close()
+
+
+def test_the_highest_priority_goes_first_then_the_oldest(desk: Desk) -> None:
+    desk.submit("a", 0)
+    desk.started(1)
+    for number, priority in [(1, 0), (2, 5), (3, 0), (4, 5)]:
+        desk.submit("a", number, priority)
+    assert desk.scheduler.waiting == 4
+    for number in range(5):
+        desk.let_go(f"a{number}")
+    desk.started(5)
+    assert desk.order == ["a0", "a2", "a4", "a1", "a3"]
+    wait_until(lambda: desk.scheduler.counts["completed"] == 5, what="the end")
+    assert desk.scheduler.counts["submitted"] == 5
+
+
+def test_a_thousand_of_one_tenant_do_not_starve_another(desk: Desk) -> None:
+    desk.submit("a", 0)
+    desk.started(1)
+    for number in range(1, 1000):
+        desk.submit("a", number, priority=9)
+    desk.submit("b", 0)
+    desk.scheduler.resize(2)
+    desk.started(2)
+    assert desk.order == ["a0", "b0"]
+
+
+def test_a_tenant_has_a_limit() -> None:
+    desk = Desk(workers=4, tenant_workers=2)
+    for number in range(4):
+        desk.submit("a", number)
+    desk.submit("b", 0)
+    desk.started(3)
+    assert sorted(desk.order) == ["a0", "a1", "b0"]
+    assert desk.scheduler.waiting == 2
+    desk.let_go("a0")
+    desk.started(4)
+    assert desk.order[-1] == "a2"
+    desk.stops = 1
+    desk.scheduler.close()
+
+
+def test_the_number_of_workers_can_be_changed(desk: Desk) -> None:
+    for number in range(3):
+        desk.submit("a", number)
+    desk.started(1)
+    assert desk.scheduler.running == 1
+    desk.scheduler.resize(3)
+    desk.started(3)
+    assert desk.scheduler.running == 3
+    desk.scheduler.resize(1)
+    desk.submit("a", 3)
+    desk.let_go("a0")
+    desk.let_go("a1")
+    wait_until(lambda: desk.scheduler.running == 1, what="two ends")
+    assert desk.scheduler.waiting == 1
+
+
+def test_what_takes_too_long_frees_its_worker(desk: Desk) -> None:
+    desk.submit("a", 0, timeout=0.05)
+    desk.submit("b", 0)
+    desk.started(1)
+    wait_until(lambda: desk.scheduler.expire() is not None and desk.timed_out, what="a time-out")
+    desk.started(2)
+    assert desk.timed_out == desk.done == ["a"]
+    assert desk.scheduler.counts["timed out"] == 1
+    desk.let_go("a0")  # its thread ends late, and is not counted once more
+    desk.let_go("b0")
+    wait_until(lambda: desk.scheduler.counts["completed"] == 1, what="the other's end")
+    assert desk.done == ["a", "b"]
+
+
+def test_closing_stops_what_runs_and_begins_nothing(desk: Desk) -> None:
+    desk.submit("a", 0)
+    desk.submit("a", 1)
+    desk.started(1)
+    desk.scheduler.close()
+    desk.scheduler.close()
+    assert desk.order == ["a0"]
+    assert desk.stops >= 1
+    assert desk.submit("a", 2) is None
+    assert desk.scheduler.counts["rejected"] == 1
