@@ -16,12 +16,15 @@ from bench import (
     changed_tables,
     changes,
     commits,
+    freshness,
+    iterations,
     local_append,
     local_upsert,
     merge,
     report,
     scan,
     spark_append,
+    wake_up,
 )
 from bench.bench import Bench
 
@@ -35,6 +38,9 @@ MEASUREMENTS = (
     changes,
     changed_tables,
     commits,
+    wake_up,
+    iterations,
+    freshness,
 )
 
 

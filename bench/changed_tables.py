@@ -32,12 +32,12 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 def _measure(bench: Bench, lake: tailrace.Lake, catalog: str) -> Iterator[Row]:
     count, created = bench.size(TABLES), bench.size(CREATED)
-    creating = timing.seconds(lambda: _create(lake, created))
+    creating = timing.seconds(lambda: create_tables(lake, created))
     yield Row(
         what=f"creation of {report.count(created)} tables in one transaction, {catalog}",
         measured=f"{report.duration(creating / created)} each",
     )
-    _copy(lake, created, count)
+    copy_tables(lake, created, count)
     assert len(lake.tables()) == count
     since = lake.snapshot
     changed = [f"t{number}" for number in range(0, count, max(1, count // CHANGED))][:CHANGED]
@@ -52,13 +52,13 @@ def _measure(bench: Bench, lake: tailrace.Lake, catalog: str) -> Iterator[Row]:
     )
 
 
-def _create(lake: tailrace.Lake, count: int) -> None:
+def create_tables(lake: tailrace.Lake, count: int) -> None:
     with lake.transaction() as txn:
         for number in range(count):
             txn.create_table(f"t{number}", {"id": "bigint"})
 
 
-def _copy(lake: tailrace.Lake, start: int, end: int) -> None:
+def copy_tables(lake: tailrace.Lake, start: int, end: int) -> None:
     """More tables, numbered from start to end, like the first."""
     with lake._runtime.database.lock() as connection:
         first = connection.execute(

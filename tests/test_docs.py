@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_example_in_the_guide_to_jobs_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/jobs.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    lake = names["lake"]
+    assert "is_fresh=True" in capsys.readouterr().out
+    assert lake.table("audit").to_arrow().num_rows == 1
+    assert lake.table("large_orders").to_arrow().column("id").to_pylist() == [1]
+    lake.close()
 
 
 @pytest.mark.usefixtures("spark")
@@ -18,7 +34,9 @@ def test_the_example_in_the_readme_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(example, names)
-    names["lake"].close()  # type: ignore[attr-defined]
+    lake: Any = names["lake"]
+    assert lake.jobs.status("orders", "copy").is_fresh
+    lake.close()
     now, then, changes = capsys.readouterr().out.split("\n\n")[:3]
     assert "bob|   4.0|" in now
     assert "ada|  12.5|" in then

@@ -26,6 +26,7 @@ def main() -> None:
             _tables(lake)
             _time(lake)
             _spark(lake)
+            _jobs(lake)
         _duckdb(place)
     print("\nThat lake was temporary. Make your own: tailrace.connect('shop.lake')")
 
@@ -104,6 +105,25 @@ def _spark(lake: tailrace.Lake) -> None:
     _say("Any Spark query", "orders.to_df().groupBy('customer').sum('amount')")
     sums = orders.to_df().groupBy("customer").sum("amount").orderBy("customer")
     _show(row.asDict() for row in sums.collect())
+
+
+def _jobs(lake: tailrace.Lake) -> None:
+    consumer = {"kind": "replica", "table": "sales.large", "where": "amount > 10"}
+    _say(
+        "A copy of some rows that stays fresh",
+        "lake.jobs.register('sales.orders', 'large', {'consumer': {'kind': 'replica', …}})",
+    )
+    lake.jobs.register("sales.orders", "large", {"consumer": consumer})
+    orders = lake.table("sales.orders")
+    with lake.serving():  # in the background, as lake.serve() does for good
+        lake.jobs.wait("sales.orders", "large")
+        _show(lake.table("sales.large").to_arrow().sort_by("id").to_pylist())
+        _say("It follows each commit", "orders.upsert([{'id': 4, 'amount': 42, …}])")
+        snapshot = orders.upsert([{"id": 4, "customer": "eve", "amount": Decimal(42)}])
+        lake.jobs.wait("sales.orders", "large", snapshot)
+        _show(lake.table("sales.large").to_arrow().sort_by("id").to_pylist())
+    done = lake.jobs.history("sales.orders", "large")[0]
+    print(f"      {done.rows_read} changed rows read, {done.seconds:.2f} s")
 
 
 def _duckdb(place: Path) -> None:

@@ -167,8 +167,7 @@ class Lake:
     def changed_tables(self, since: int) -> list[tuple[int, int]]:
         """Ids of the tables whose rows changed after a snapshot, and when they did last."""
         with self._runtime.database.read() as connection:
-            own = lookup.tables_ever(connection, self._runtime.tenant)
-            return [found for found in lookup.changed_tables(connection, since) if found[0] in own]
+            return lookup.changed_tables(connection, since, self._runtime.tenant)
 
     def transaction(self) -> Transaction:
         """Begin a transaction: `with lake.transaction() as txn: txn.table(…).append(…)`.

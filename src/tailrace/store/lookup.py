@@ -343,8 +343,16 @@ def file_stats(
     return found
 
 
-def changed_tables(connection: sa.Connection, since: int) -> list[tuple[int, int]]:
+def changed_tables(
+    connection: sa.Connection, since: int, tenant: str | None = None
+) -> list[tuple[int, int]]:
     """Ids of the tables whose rows changed after a snapshot, and when they did last."""
     c = t.own_table.c
     query = sa.select(c.table_id, c.last_change_snapshot).where(c.last_change_snapshot > since)
+    if tenant is not None:
+        query = (
+            query.join(t.table, t.table.c.table_id == c.table_id)
+            .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.table.c.schema_id)
+            .where(_owner == tenant)
+        )
     return [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
