@@ -116,7 +116,7 @@ class Lake:
         self._runtime = runtime
         self._heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
-        self._services: list[Service] = []
+        self._services: list[Service | Serving] = []
 
     @property
     def spark(self) -> SparkSession:
@@ -237,7 +237,7 @@ class Lake:
             ...
         """
         serving = Serving(self._runtime, self._heartbeat, host=host, port=metrics_port)
-        self._services.append(serving.service)
+        self._services.append(serving)
         return serving
 
     def serve(self, port: int = 8707, *, host: str = "127.0.0.1") -> None:
@@ -253,7 +253,7 @@ class Lake:
 
     def close(self) -> None:
         """Stop what runs here and close the catalog. The Spark session stays: it may be shared."""
-        for service in self._services:
+        for service in list(self._services):
             service.close()
         self._heartbeat.close()
         self._runtime.database.close()

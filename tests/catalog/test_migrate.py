@@ -6,8 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 import tailrace
+from tailrace.catalog import tables as t
 from tests.support import duck
 from tests.support.lakes import LakeArgs
 
@@ -47,6 +49,22 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
         connection.execute("UPDATE tailrace_metadata SET value = '99' WHERE key = 'version'")
     with pytest.raises(tailrace.InvalidError, match="newer Tailrace"):
         sqlite_lake_args.connect()
+
+
+def test_a_lake_of_the_first_version_is_brought_up_to_date(lake_args: LakeArgs) -> None:
+    with lake_args.connect() as lake:
+        lake.create_table("orders", {"id": "int"}, primary_key="id").append([{"id": 1}])
+        with lake._runtime.database.lock() as connection:  # what the first version had not
+            t.propagation.drop_all(connection)
+            connection.execute(
+                sa.update(t.own_metadata).where(t.own_metadata.c.key == "version").values(value="1")
+            )
+    with lake_args.connect() as lake:
+        assert lake.table("orders").to_arrow().to_pylist() == [{"id": 1}]
+        consumer = {"kind": "replica", "table": "copy"}
+        assert lake.jobs.register("orders", "copy", {"consumer": consumer})
+        lake.run_until_fresh()
+        assert lake.table("copy").to_arrow().to_pylist() == [{"id": 1}]
 
 
 def test_a_lake_that_duckdb_made_is_refused(sqlite_lake_args: LakeArgs) -> None:

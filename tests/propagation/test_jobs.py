@@ -130,6 +130,14 @@ def test_registration_is_part_of_the_users_transaction(lake: tailrace.Lake) -> N
         lake.jobs.update("orders", "copy", {"priority": 2}, txn=txn)
         assert lake.jobs.status("orders", "copy").state == "completed"
     assert lake.jobs.status("orders", "copy").state == "paused"
+    old = lake.jobs.status("orders", "copy").job_id
+    with lake.transaction() as txn:  # another job in its place, at once
+        assert lake.jobs.unregister("orders", "copy", txn=txn)
+        assert lake.jobs.unregister("orders", "copy", txn=txn) is False
+        assert lake.jobs.register("orders", "copy", replica("orders_copy"), txn=txn)
+    assert lake.jobs.status("orders", "copy").job_id != old
+    lake.run_until_fresh()
+    assert same(lake, "orders", "orders_copy")
     with lake.transaction() as txn:
         assert lake.jobs.unregister("orders", "copy", txn=txn)
         txn.drop_table("orders")

@@ -77,9 +77,10 @@ class Jobs:
             raise InvalidError("a spec's sources name a table twice")
         with self._runtime.database.read() as connection:
             old = joblog.find(connection, self._runtime.tenant, home, name)
-            if old is not None and not _has_lost_a_source(connection, old.job_id):
+            dropped = old is None or txn.acts_for(old.job_id)  # by this very transaction
+            if not dropped and not _has_lost_a_source(connection, old.job_id):
                 return False
-        if old is not None:  # it can never run again: the new one takes its place
+        if not dropped:  # it can never run again: the new one takes its place
             self._drop(txn, old.job_id)
         consumer = find_consumer(spec["consumer"]["kind"])
         outputs: list[str] = []
@@ -128,6 +129,8 @@ class Jobs:
         if row is None:
             return False
         if txn is not None:
+            if txn.acts_for(row.job_id):
+                return False
             self._drop(txn, row.job_id)
             return True
         with self._begin() as own:

@@ -14,6 +14,7 @@ from tailrace.catalog import tables as t
 from tailrace.propagation import joblog
 from tailrace.propagation.consumer import find_consumer, known_consumers
 from tailrace.propagation.job import State
+from tailrace.propagation.trigger import Unknown, make_trigger
 from tailrace.store import lookup
 
 
@@ -61,6 +62,16 @@ def missing_consumer(row: Any) -> str | None:
     )
 
 
+def _missing_trigger(row: Any) -> str | None:
+    trigger = json.loads(row.spec)["trigger"]
+    if not isinstance(make_trigger(trigger["job_type"], trigger["schedule"]), Unknown):
+        return None
+    return (
+        f"no trigger {trigger['job_type']!r} is known in this process, which leaves the job alone: "
+        "import the module that defines it"
+    )
+
+
 def statuses(connection: sa.Connection, rows: Sequence[Any]) -> list[JobStatus]:
     """The status of some jobs."""
     newest = lookup.newest_snapshot(connection)
@@ -102,7 +113,7 @@ def _status(
         error_code=None if failure is None else failure["code"],
         tries=row.tries,
         retry_at=row.retry_at,
-        note=missing_consumer(row),
+        note=missing_consumer(row) or _missing_trigger(row),
         created_at=row.created_at,
     )
 

@@ -265,6 +265,10 @@ class Transaction:
         """Let this transaction write to the tables that are derived by a job."""
         self._job_ids.add(job_id)
 
+    def acts_for(self, job_id: int) -> bool:
+        """Whether it may."""
+        return job_id in self._job_ids
+
     def info(self, name: str) -> TableInfo:
         """A table's description, as this transaction sees it."""
         return self._find(*split_name(name)).info
