@@ -237,7 +237,7 @@ class Lake:
             ...
         """
         serving = Serving(self._runtime, self._heartbeat, host=host, port=metrics_port)
-        self._services.append(serving)
+        self._services = [one for one in self._services if not one.closed] + [serving]
         return serving
 
     def serve(self, port: int = 8707, *, host: str = "127.0.0.1") -> None:

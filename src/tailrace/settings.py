@@ -41,6 +41,8 @@ class Settings:
     workers: int = 4
     # Of those, how many of one tenant. Whatever the limit, tenants take turns.
     tenant_workers: int = 4
+    # Jobs of one iteration that run at once, when its changes are too large for the driver.
+    sibling_workers: int = 4
     # How long an iteration may take, unless its jobs say otherwise.
     iteration_timeout: timedelta = timedelta(hours=1)
     # Changed rows after which an iteration ends early, at a snapshot: each part commits.

@@ -67,6 +67,7 @@ class SimNode:
     heartbeat: datetime
     flights: list[Flight] = field(default_factory=list)
     asleep: bool = False
+    lazy: bool = False
 
 
 @dataclass
@@ -166,9 +167,10 @@ class World:
                 )
         self.note(f"commit {self.snapshot} of {touched}")
 
-    def register(self) -> None:
+    def register(self, sources: list[int] | None = None) -> None:
         self.names += 1
-        sources = self.random.choice([[table] for table in self.tables] + [self.tables])
+        if sources is None:
+            sources = self.random.choice([[table] for table in self.tables] + [self.tables])
         spec = complete(
             {
                 "trigger": self.random.choice(TRIGGERS),
@@ -201,6 +203,17 @@ class World:
                 assert joblog.drop(connection, job_id, self.clock.now())
             self.jobs[job_id].dropped = True
             self.note(f"drop {job_id}")
+
+    def replace(self) -> None:
+        """Drop all jobs of a table, and register one anew."""
+        table = self.random.choice(self.tables)
+        with self.database.lock() as connection:
+            for job_id in self.alive():
+                if table in self.jobs[job_id].sources:
+                    assert joblog.drop(connection, job_id, self.clock.now())
+                    self.jobs[job_id].dropped = True
+                    self.note(f"drop {job_id}")
+        self.register([table])
 
     def change(self) -> None:
         if not self.alive():
@@ -242,7 +255,8 @@ class World:
         runner = Runner(
             self.runtime, node_id, live=lambda _: self.live() | {node_id}, knows=lambda _: True
         )
-        self.nodes.append(SimNode(node_id, runner, self.clock.now()))
+        lazy = bool(self.nodes) and self.random.random() < 0.5
+        self.nodes.append(SimNode(node_id, runner, self.clock.now(), lazy=lazy))
         self.note(f"start {node_id}")
 
     def live(self) -> set[str]:
@@ -268,7 +282,9 @@ class World:
 
     def look(self) -> None:
         if self.awake():
-            self.look_on(self.random.choice(self.awake()))
+            # Some nodes hardly ever look: then much has happened when they do.
+            weights = [0.2 if node.lazy else 1.0 for node in self.awake()]
+            self.look_on(*self.random.choices(self.awake(), weights))
 
     def look_on(self, node: SimNode) -> None:
         for work in node.runner.look():
@@ -376,6 +392,7 @@ class World:
             (self.register, 3),
             (self.drop, 1),
             (self.change, 2),
+            (self.replace, 1),
             (self.wait, 3),
             (self.look, 8),
             (self.fly, 16),
@@ -424,8 +441,8 @@ class World:
             # Groups that were apart have to come together even when they are never idle.
             self.commit()
             self.rest()
-        del self.nodes[1:]
-        (node,) = self.nodes
+        node = self.random.choice(self.nodes)
+        self.nodes = [node]
         self.look_on(node)
         assert not node.flights, "something is left to do"
         self.commit_all()

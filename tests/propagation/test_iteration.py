@@ -60,11 +60,11 @@ def test_large_changes_come_through_spark_and_in_pieces(
 ) -> None:
     monkeypatch.setattr("tailrace.propagation.reading._BATCH_ROWS", 300)
     with opened(sqlite_lake_args, spark, local_rows=100) as lake:
-        table, recorder = orders(lake, rows=1000), Recorder(lake)
+        table, recorder = orders(lake, rows=600), Recorder(lake)
         lake.jobs.register("orders", "log", spec(recorder.kind))
         lake.jobs.register("orders", "copy", replica("orders_copy"))
         lake.run_until_fresh()
-        table.upsert([{"id": i, "v": "again"} for i in range(0, 2000, 2)])
+        table.upsert([{"id": i, "v": "again"} for i in range(0, 1000, 3)])
         table.delete("id % 7 = 0")
         lake.run_until_fresh()
         assert recorder.net() == bag(table.to_arrow())
@@ -349,3 +349,101 @@ def test_a_hanging_commit_of_another_process_is_not_waited_for_for_ever(
     with pytest.raises(tailrace.UnavailableError, match=r"still behind: main\.orders/slow"):
         sqlite_lake.run_until_fresh(timeout=0.3)
     assert json.dumps(sqlite_lake.jobs.status("orders", "slow").to_dict(), default=str)
+
+
+def test_a_consumer_may_not_end_its_transaction(sqlite_lake: tailrace.Lake) -> None:
+    orders(sqlite_lake)
+    sqlite_lake.create_table("out", ORDERS)
+
+    @tailrace.consumer("ending")
+    def ending(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        with txn:
+            txn.table("out").append([{"id": 1, "v": "x"}])
+
+    @tailrace.consumer("committing")
+    def committing(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        txn.table("out").append([{"id": 1, "v": "x"}])
+        txn.commit()
+
+    for kind in ("ending", "committing"):
+        sqlite_lake.jobs.register("orders", kind, spec(kind))
+        with pytest.raises(tailrace.JobFailedError, match="leave its end to the iteration"):
+            sqlite_lake.run_until_fresh()
+        sqlite_lake.jobs.unregister("orders", kind)
+    assert sqlite_lake.table("out").to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), RuntimeError("half a \ud800 pair"), RuntimeError("a \0 byte")]
+)
+def test_whatever_a_consumer_raises_is_a_failure_of_its_job(
+    lake: tailrace.Lake, error: BaseException
+) -> None:
+    orders(lake)
+    runs = []
+
+    @tailrace.consumer("odd")
+    def odd(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        runs.append(1)
+        raise error
+
+    lake.jobs.register("orders", "odd", spec("odd"))
+    with pytest.raises(tailrace.JobFailedError, match=type(error).__name__):
+        lake.run_until_fresh()
+    assert len(runs) == lake.jobs.status("orders", "odd").tries == 3
+
+
+def test_a_timeout_is_the_jobs_own(sqlite_lake_args: LakeArgs, spark: SparkSession) -> None:
+    with opened(sqlite_lake_args, spark, retry_first=timedelta(milliseconds=10)) as lake:
+        orders(lake)
+        slow, quick = Recorder(lake), Recorder(lake)
+        lake.jobs.register("orders", "slow", spec(slow.kind, priority=1))
+        lake.jobs.register("orders", "quick", spec(quick.kind, timeout="300ms"))
+        slow.go.clear()
+        threading.Timer(1.0, slow.go.set).start()
+        with lake.serving():
+            lake.jobs.wait("orders", "slow", timeout=30)
+            lake.jobs.wait("orders", "quick", timeout=30)
+        assert {done.error for done in lake.jobs.history()} == {None}
+
+
+def test_a_failed_iteration_is_recorded_as_what_it_was(sqlite_lake: tailrace.Lake) -> None:
+    orders(sqlite_lake)
+    bad = Recorder(sqlite_lake)
+    bad.error = tailrace.InvalidError("no")
+    sqlite_lake.jobs.register("orders", "bad", spec(bad.kind))
+    with pytest.raises(tailrace.JobFailedError):
+        sqlite_lake.run_until_fresh()
+    (failed,) = sqlite_lake.jobs.history("orders", "bad")
+    assert (failed.kind, failed.sources, failed.error) == (
+        "snapshot",
+        ("main.orders",),
+        "InvalidError: no",
+    )
+    assert failed.seconds > 0
+
+
+def test_fresh_is_reached_beside_a_busy_writer(sqlite_lake: tailrace.Lake) -> None:
+    table, recorder = orders(sqlite_lake), Recorder(sqlite_lake)
+    sqlite_lake.jobs.register("orders", "log", spec(recorder.kind))
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 1000
+        while not ended.is_set():
+            table.append([{"id": (number := number + 1), "v": "busy"}])
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        for _ in range(3):
+            before = sqlite_lake.snapshot
+            sqlite_lake.run_until_fresh(timeout=30)
+            watermark = sqlite_lake.jobs.status("orders", "log").watermark
+            assert watermark is not None
+            assert watermark >= before
+    finally:
+        ended.set()
+        writer.join()
+    sqlite_lake.run_until_fresh()
+    assert recorder.net() == bag(table.to_arrow())

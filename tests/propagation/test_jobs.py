@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import tables as t
+from tailrace.propagation.node import Node
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec
 from tests.support.process import wait_until
@@ -89,7 +90,7 @@ def test_what_does_not_exist_is_named(sqlite_lake: tailrace.Lake) -> None:
     ):
         with pytest.raises(tailrace.NotFoundError, match=r"there is no job main\.orders/job"):
             call()
-    with pytest.raises(tailrace.InvalidError, match="no state 'asleep'"):
+    with pytest.raises(tailrace.InvalidError, match="ever stored as 'asleep'"):
         jobs.list("asleep")
 
 
@@ -154,6 +155,52 @@ def test_two_registrations_at_once_have_one_winner(lake: tailrace.Lake) -> None:
     with pytest.raises(tailrace.ConflictError, match="another transaction registered"):
         two.commit()
     assert lake.jobs.status("orders", "log").kind == "x"
+
+
+def test_a_source_that_was_replaced_before_the_commit_is_a_conflict(lake: tailrace.Lake) -> None:
+    orders(lake)
+    txn = lake.transaction()
+    lake.jobs.register("orders", "log", spec("x"), txn=txn)
+    lake.drop_table("orders")
+    orders(lake)
+    with pytest.raises(tailrace.ConflictError, match=r"dropped main\.orders"):
+        txn.commit()
+    assert lake.jobs.list() == []
+
+
+def test_small_surprises(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    orders(lake)
+    with lake.transaction() as txn:
+        assert lake.jobs.register("orders", "log", spec("x"), txn=txn)
+        assert lake.jobs.register("orders", "LOG", spec("x"), txn=txn) is False
+        lake.jobs.pause("orders", "log", txn=txn)
+        with pytest.raises(tailrace.NotFoundError, match="no job"):
+            lake.jobs.pause("orders", "other", txn=txn)
+    assert lake.jobs.status("orders", "log").state == "paused"
+    with pytest.raises(tailrace.NotFoundError, match=r"no table main\.nothing"):
+        lake.jobs.register("nothing", "log", {**spec("x"), "sources": ["orders"]})
+    orders(lake, "other")
+    lake.jobs.register("other", "copy", replica("other_copy"))
+    lake.run_until_fresh()
+    assert len(lake.jobs.history("other")) == 1
+    assert lake.jobs.history("orders") == []
+    with pytest.raises(tailrace.InvalidError, match="ever stored as 'pending'"):
+        lake.jobs.list("pending")
+    now = datetime.now(UTC)
+    assert lake.usage(since=now) == lake.usage(since=now.date())
+
+
+def test_wait_goes_on_when_the_node_that_served_has_left(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    settings = tailrace.Settings(node_timeout=timedelta(seconds=1))
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        orders(lake)
+        lake.jobs.register("orders", "copy", replica("orders_copy"))
+        Node(lake._runtime, beating=False)  # entered, and never heard of again
+        lake.jobs.wait("orders", "copy", timeout=30)
+        assert same(lake, "orders", "orders_copy")
 
 
 def test_a_paused_job_is_skipped_and_resumes(lake: tailrace.Lake) -> None:

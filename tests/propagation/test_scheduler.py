@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tailrace.propagation.flight import Running
 from tailrace.propagation.job import Work
 from tailrace.propagation.scheduler import Scheduler
 from tests.support.process import wait_until
@@ -14,7 +17,7 @@ from tests.support.process import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tailrace.propagation.iteration import Flight
+    from tailrace.propagation.flight import Flight
 
 
 class Desk:
@@ -26,7 +29,8 @@ class Desk:
         self.timed_out: list[str] = []
         self.stops = 0
         self.gates: dict[str, threading.Event] = {}
-        limits = {"workers": 1, "tenant_workers": 10, "timeout": 100.0, **options}
+        self.limits: dict[str, float] = {}
+        limits = {"workers": 1, "tenant_workers": 10, **options}
         self.scheduler = Scheduler(
             run=self._run,
             done=lambda flight: self.done.append(flight.work.tenant),
@@ -37,6 +41,13 @@ class Desk:
 
     def _run(self, flight: Flight) -> None:
         name = f"{flight.work.tenant}{flight.work.to}"
+        limit = self.limits.get(name, 100.0)
+        flight.running[(1,)] = Running(
+            tag=name,
+            started_at=datetime.now(UTC),
+            started=time.monotonic(),
+            deadline=time.monotonic() + limit,
+        )
         self.order.append(name)
         gate = self.gates.setdefault(name, threading.Event())
         while not gate.wait(0.01):
@@ -46,10 +57,8 @@ class Desk:
     def _stop(self, _flight: Flight) -> None:
         self.stops += 1
 
-    def submit(self, tenant: str, number: int, priority: int = 0, **more: Any) -> Flight | None:
-        work = Work(
-            members=(), sources=(), since=0, to=number, priority=priority, tenant=tenant, **more
-        )
+    def submit(self, tenant: str, number: int, priority: int = 0) -> Flight | None:
+        work = Work(members=(), sources=(), since=0, to=number, priority=priority, tenant=tenant)
         return self.scheduler.submit(work)
 
     def let_go(self, name: str) -> None:
@@ -124,7 +133,8 @@ def test_the_number_of_workers_can_be_changed(desk: Desk) -> None:
 
 
 def test_what_takes_too_long_frees_its_worker(desk: Desk) -> None:
-    desk.submit("a", 0, timeout=0.05)
+    desk.limits["a0"] = 0.05
+    desk.submit("a", 0)
     desk.submit("b", 0)
     desk.started(1)
     wait_until(lambda: desk.scheduler.expire() is not None and desk.timed_out, what="a time-out")

@@ -54,6 +54,17 @@ def test_each_sees_its_own(main: tailrace.Lake, acme: tailrace.Lake) -> None:
     assert 'created_table:"sales"."orders"' in ours
 
 
+def test_a_tenant_without_a_schema_sees_nothing(
+    main: tailrace.Lake, lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    with lake_args.connect(spark=spark, tenant="new") as new:
+        assert new.tables() == []
+        assert {snapshot.changes for snapshot in new.snapshots()} == {""}
+        with pytest.raises(tailrace.NotFoundError, match="'new' has no schema 'main'"):
+            new.create_table("orders", ORDERS)
+    assert main.tables()
+
+
 def test_nobody_touches_what_is_anothers(main: tailrace.Lake, acme: tailrace.Lake) -> None:
     for call in (
         lambda: acme.table("sales.orders"),

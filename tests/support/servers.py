@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # A node that was killed is taken over from soon.
 SETTINGS = tailrace.Settings(
-    node_timeout=timedelta(seconds=1),
+    node_timeout=timedelta(milliseconds=600),
     retry_first=timedelta(milliseconds=50),
     watch_interval=timedelta(milliseconds=50),
     reconcile_interval=timedelta(seconds=1),

@@ -22,6 +22,8 @@ from tailrace.errors import CorruptError, InvalidError, UnavailableError
 
 # Any constant will do; it names the commit lock of a lake's database in PostgreSQL.
 _ADVISORY_LOCK = 0x7461696C72616365
+# Beyond those kept open: a worker that waits for the lock holds one.
+_MOST_CONNECTIONS = 100
 # What PostgreSQL calls out at the end of each transaction under the lock.
 CHANNEL = "tailrace"
 
@@ -48,28 +50,33 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._engine = self._open()
         self._pid = os.getpid()
-        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._listeners: dict[object, Callable[[], None]] = {}
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each transaction under the lock; returns how to end it."""
-        self._listeners += (listener,)
+        key = object()
+        self._listeners[key] = listener
 
         def end() -> None:
-            self._listeners = tuple(one for one in self._listeners if one is not listener)
+            self._listeners.pop(key, None)
 
         return end
 
     def _open(self) -> sa.Engine:
         if self.is_sqlite:
             engine = sa.create_engine(
-                self.url, connect_args={"timeout": self._timeout.total_seconds()}
+                self.url,
+                connect_args={"timeout": self._timeout.total_seconds()},
+                max_overflow=_MOST_CONNECTIONS,
             )
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         # A catalog read must not hang for ever on a server that has gone away.
         arguments = {"connect_timeout": max(2, int(self._timeout.total_seconds()))}
-        return sa.create_engine(self.url, connect_args=arguments, pool_pre_ping=True)
+        return sa.create_engine(
+            self.url, connect_args=arguments, pool_pre_ping=True, max_overflow=_MOST_CONNECTIONS
+        )
 
     @property
     def engine(self) -> sa.Engine:
@@ -84,6 +91,14 @@ class Database:
     def read(self) -> Iterator[sa.Connection]:
         """A connection for reading; each statement sees what is committed when it runs."""
         with self._faults(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def read_at_once(self) -> Iterator[sa.Connection]:
+        """A connection for reading all of whose statements see the same moment."""
+        # In SQLite that is so anyway, from the first statement on.
+        options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        with self._faults(), self.engine.connect().execution_options(**options) as connection:
             yield connection
 
     @contextmanager
@@ -107,7 +122,7 @@ class Database:
                 lock = sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)
                 connection.execute(sa.select(lock, sa.func.pg_notify(CHANNEL, "")))
             yield connection
-        for listener in self._listeners:
+        for listener in list(self._listeners.values()):
             listener()
 
     @contextmanager

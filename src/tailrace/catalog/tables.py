@@ -439,6 +439,8 @@ node = sa.Table(
     "tailrace_node",
     propagation,
     sa.Column("node_id", Text, primary_key=True),
+    # 1: until further notice; 0: only until something is fresh.
+    sa.Column("serves", Int, nullable=False),
     sa.Column("host", Text, nullable=False),
     sa.Column("pid", Int, nullable=False),
     sa.Column("started_at", Time, nullable=False),

@@ -7,7 +7,6 @@ positions of the deletes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,7 +21,8 @@ def cut(
     if to - since <= 1:
         return to
     sizes: dict[int, int] = {}
-    for snapshot, rows in connection.execute(_sizes(list(tables), since, to)):
+    wanted = {"tables": list(tables), "since": since, "to": to}
+    for snapshot, rows in connection.execute(_SIZES, wanted):
         sizes[snapshot] = sizes.get(snapshot, 0) + int(rows)
     few = len(sizes) <= settings.iteration_snapshots
     if few and sum(sizes.values()) <= settings.iteration_rows:
@@ -37,24 +37,28 @@ def cut(
     return to
 
 
-def _sizes(tables: list[int], since: int, to: int) -> sa.CompoundSelect[Any]:
-    f, d = t.data_file.c, t.delete_file.c
-    added = (
-        sa.select(f.begin_snapshot, sa.func.sum(f.record_count))
-        .where(f.table_id.in_(tables), f.begin_snapshot > since, f.begin_snapshot <= to)
-        .group_by(f.begin_snapshot)
+def _by_snapshot(
+    table: sa.Table, snapshot: sa.ColumnElement[int], rows: sa.ColumnElement[int]
+) -> sa.Select[int, int]:
+    return (
+        sa.select(snapshot, sa.func.sum(rows))
+        .where(
+            table.c.table_id.in_(sa.bindparam("tables", expanding=True)),
+            snapshot > sa.bindparam("since", type_=t.Int),
+            snapshot <= sa.bindparam("to", type_=t.Int),
+        )
+        .group_by(snapshot)
     )
-    ended = (
-        sa.select(f.end_snapshot, sa.func.sum(f.record_count))
-        .where(f.table_id.in_(tables), f.end_snapshot > since, f.end_snapshot <= to)
-        .group_by(f.end_snapshot)
-    )
+
+
+_F, _D = t.data_file.c, t.delete_file.c
+# Built once: a wake-up runs it for every group that has something to do.
+_SIZES = sa.union_all(
+    _by_snapshot(t.data_file, _F.begin_snapshot, _F.record_count),
+    _by_snapshot(t.data_file, _F.end_snapshot, _F.record_count),
     # A delete file holds all positions ever deleted: counted at its last snapshot, that is more
     # than what was deleted then, so that the cut comes rather too early.
-    last = sa.func.coalesce(d.partial_max, d.begin_snapshot)
-    deleted = (
-        sa.select(last, sa.func.sum(d.delete_count))
-        .where(d.table_id.in_(tables), last > since, last <= to)
-        .group_by(last)
-    )
-    return sa.union_all(added, ended, deleted)
+    _by_snapshot(
+        t.delete_file, sa.func.coalesce(_D.partial_max, _D.begin_snapshot), _D.delete_count
+    ),
+)

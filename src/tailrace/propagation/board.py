@@ -27,19 +27,17 @@ class Entry:
     def is_active(self) -> bool:
         return self.job.state in ACTIVE
 
-    @property
-    def target(self) -> int | None:
-        """Where a running iteration of it will end, here or on another node."""
+    def target(self, live: Collection[str]) -> int | None:
+        """Where a running iteration of it will end, here or on another node that lives."""
         if self.flight is not None:
             return self.flight.to
-        return self.job.claim_to if self.job.node is not None else None
+        return self.job.claim_to if self.job.node in live else None
 
-    @property
-    def moves_front(self) -> bool:
+    def moves_front(self, live: Collection[str]) -> bool:
         """Whether an iteration of it is running that takes its group further."""
         if self.flight is not None:
             return self.flight.since is not None and not self.flight.catches_up
-        running = self.job.node is not None and self.job.watermark is not None
+        running = self.job.node in live and self.job.watermark is not None
         return running and not self.job.catches_up
 
 
@@ -111,10 +109,6 @@ class Board:
                 del self.by_source[table]
                 self.last_change.pop(table, None)
 
-    def unknown_sources(self) -> list[int]:
-        """Source tables of which it is not known when they changed last."""
-        return [table for table in self.by_source if table not in self.last_change]
-
     def change(self, changed: Mapping[int, int], newest: int) -> set[GroupKey]:
         """Enter which tables changed up to a snapshot; returns the groups of their jobs."""
         touched = set()
@@ -133,11 +127,12 @@ class Board:
         return touched
 
     def is_stale(self, entry: Entry) -> bool:
-        """Whether a source has changed since the job's watermark."""
+        """Whether a source has changed since the job's watermark, or may have."""
         watermark = entry.watermark
-        return watermark is None or any(
-            self.last_change.get(table, -1) > watermark for table in entry.job.sources
-        )
+        if watermark is None:
+            return True
+        changed = (self.last_change.get(table) for table in entry.job.sources)
+        return any(snapshot is None or snapshot > watermark for snapshot in changed)
 
     def effective(self, entry: Entry) -> int | None:
         """The snapshot that the job's output reflects: the newest, if nothing has changed since."""
@@ -156,4 +151,4 @@ def group_key(job: Job) -> GroupKey:
     """Jobs with equal keys keep equal watermarks."""
     if not job.trigger.shares:
         return job.id
-    return job.trigger, tuple(sorted(set(job.sources)))
+    return job.rule, tuple(sorted(set(job.sources)))

@@ -55,7 +55,11 @@ class SourceChanges:
 
         if self.is_small:
             return local_frame(self._runtime, self.arrow(change))
-        rows = self._reading.frame().where(F.col(CHANGE) == change)
+        rows = self._reading.frame()
+        if not self._reading.only_inserts:
+            rows = rows.where(F.col(CHANGE) == change)
+        elif change == DELETE:
+            rows = rows.limit(0)
         return rows.select(*(F.col(quote(name)) for name in self._names))
 
     def arrow(self, change: str) -> pa.Table:

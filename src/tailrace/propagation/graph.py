@@ -27,6 +27,26 @@ def check_no_loop(
         reached = _next_tables(connection, reached) - seen
 
 
+def longest_chain(connection: sa.Connection) -> int:
+    """How many jobs the longest chain has of which each follows what the one before writes."""
+    source, output = t.job_source.c, t.job_output.c
+    query = (
+        sa.select(output.job_id, source.job_id)
+        .select_from(t.job_output)
+        .join(t.job_source, source.table_id == output.table_id)
+        .distinct()
+    )
+    after: dict[int, set[int]] = {}
+    for before, behind in connection.execute(query):
+        after.setdefault(before, set()).add(behind)
+    length, level = 1, set(after)
+    while level := {job for before in level for job in after.get(before, ())}:
+        length += 1
+        if length > len(after) + 1:
+            break  # a loop, which no commit lets come about
+    return length
+
+
 def _next_tables(connection: sa.Connection, tables: Iterable[int]) -> set[int]:
     source, output, job = t.job_source.c, t.job_output.c, t.job.c
     query = (

@@ -29,11 +29,11 @@ class Iteration:
     from_snapshot: int | None  # None: from nothing
     to_snapshot: int
     kind: str  # snapshot or tail
-    strategy: str | None  # how the consumer did it, if it says
     node_id: str
     started_at: datetime
     ended_at: datetime
     seconds: float
+    strategy: str | None = None  # how the consumer did it, if it says
     rows_read: int = 0
     bytes_read: int = 0
     rows_written: int = 0
@@ -43,7 +43,10 @@ class Iteration:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a tenant's jobs did on one day."""
+    """What a tenant's jobs did on one day.
+
+    Rows and bytes read are what each job was given, also where several shared one read.
+    """
 
     tenant: str
     day: date
@@ -65,13 +68,16 @@ def record(connection: sa.Connection, done: Iteration) -> None:
 
 
 def iterations(
-    connection: sa.Connection, tenant: str, job_id: int | None, limit: int
+    connection: sa.Connection, tenant: str, *, home: str | None, job_id: int | None, limit: int
 ) -> list[Iteration]:
-    """The last iterations of a tenant or of one job, newest first."""
+    """The last iterations of a tenant, of a table's jobs or of one job, newest first."""
     c = t.iteration.c
     query = sa.select(t.iteration).where(c.tenant == tenant).order_by(c.iteration_id.desc())
     if job_id is not None:
         query = query.where(c.job_id == job_id)
+    elif home is not None:
+        ids = sa.select(t.job.c.job_id).where(t.job.c.tenant == tenant, t.job.c.home == home)
+        query = query.where(c.job_id.in_(ids))
     names = [f.name for f in fields(Iteration)]
     found = []
     for row in connection.execute(query.limit(limit)):
@@ -81,7 +87,9 @@ def iterations(
 
 
 def usage(connection: sa.Connection, tenant: str, since: date) -> list[Usage]:
-    """What a tenant's jobs did, day by day, from a day on."""
+    """What a tenant's jobs did, day by day (in UTC), from a day on."""
+    if isinstance(since, datetime):
+        since = since.astimezone(UTC).date()
     totals: dict[str, dict[str, float]] = {}
     for query in (sa.select(t.usage), _by_day()):
         part = query.subquery()
@@ -111,10 +119,16 @@ def _by_day(*conditions: sa.ColumnElement[bool]) -> sa.Select[tuple[object, ...]
     )
 
 
-def add_up(connection: sa.Connection, before: datetime) -> int:
-    """Add the iterations of days long past to their day, and delete them."""
-    # Whole days: what is left of a day would otherwise be added once more.
-    old = t.iteration.c.day < before.astimezone(UTC).date().isoformat()
+def old_days(connection: sa.Connection, before: datetime) -> list[str]:
+    """The days before a moment that still have their iterations one by one."""
+    day = t.iteration.c.day
+    query = sa.select(day).where(day < before.astimezone(UTC).date().isoformat()).distinct()
+    return list(connection.execute(query).scalars())
+
+
+def add_up(connection: sa.Connection, day: str) -> int:
+    """Add the iterations of a day to its usage, and delete them."""
+    old = t.iteration.c.day == day
     for row in connection.execute(_by_day(old)).mappings().all():
         same = sa.and_(t.usage.c.tenant == row["tenant"], t.usage.c.day == row["day"])
         more = {name: t.usage.c[name] + row[name] for name in ("iterations", *_SUMS)}

@@ -8,13 +8,11 @@ same snapshot.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from random import Random
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -24,8 +22,9 @@ from tailrace.log import get_logger
 from tailrace.propagation import graph, history, joblog, retry
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext, find_consumer
+from tailrace.propagation.flight import Flight, Running
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.job import Claim, Job, Kind, Work
+from tailrace.propagation.job import Claim, Job, Kind
 from tailrace.propagation.joblog import FencedError
 from tailrace.propagation.reading import Reading, Readings
 from tailrace.propagation.spark_tags import TaggingSpark
@@ -42,19 +41,10 @@ class StoppedError(TailraceError):
     """An iteration was told to stop."""
 
 
-@dataclass
-class Flight:
-    """A work that is running, as those see it who may have to stop it."""
+class SourceGoneError(NotFoundError):
+    """A source of the job was dropped, or replaced by another table of its name."""
 
-    work: Work
-    stopped: threading.Event = field(default_factory=threading.Event)
-    fenced: set[int] = field(default_factory=set)  # jobs that must not go on
-    current: tuple[int, ...] = ()  # the jobs that run at this moment
-    claims: dict[int, Claim] = field(default_factory=dict)
-    tag: str = ""  # of the Spark jobs of the moment
-
-    def must_stop(self, jobs: tuple[int, ...]) -> bool:
-        return self.stopped.is_set() or not self.fenced.isdisjoint(jobs)
+    code = retry.SOURCE_GONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +56,15 @@ class _Part:
     kind: Kind
     columns: dict[int, list[str] | None]  # by source
     readings: dict[int, Reading] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Consumed:
+    """One job's consumer has run; nothing is committed yet."""
+
+    part: _Part
+    job: JobContext
+    strategy: str | None
 
 
 class Iterations:
@@ -101,10 +100,12 @@ class Iterations:
         parts: dict[int, _Part] = {}
         try:
             self._prepare(flight, parts)
-            for bundle in work.bundles():
-                todo = [parts[job] for job in bundle if job in parts]
-                if len(todo) == len(bundle):  # what commits together stays behind together
-                    self._run_bundle(flight, todo)
+            bundles = [
+                [parts[job] for job in bundle]
+                for bundle in work.bundles()
+                if all(job in parts for job in bundle)  # or they stay behind together
+            ]
+            self._run_bundles(flight, bundles)
         finally:
             for part in parts.values():
                 for reading in part.readings.values():
@@ -117,16 +118,15 @@ class Iterations:
         """Look up sources and consumers, and say which columns will be read, for all jobs."""
         work = flight.work
         with self._runtime.database.read() as connection:
-            infos = {
-                table: lookup.table_by_id(connection, table, work.to) for table in work.sources
-            }
+            infos = {s: lookup.table_by_id(connection, s, work.to) for s in work.sources}
             kind = Kind.TAIL if _has_history(connection, work.since) else Kind.SNAPSHOT
+        flight.names = {s: info.full_name for s, info in infos.items() if info is not None}
         since = None if kind is Kind.SNAPSHOT else work.since
-        for claim in flight.claims.values():
+        for claim in list(flight.claims.values()):
             try:
                 part = self._part(claim, infos, kind)
             except Exception as error:  # noqa: BLE001  (a consumer's own code may raise anything)
-                self._fail(flight, claim, error, started=self._runtime.clock.now(), seconds=0)
+                self._fail(flight, claim, error, kind, None)
                 continue
             parts[claim.job.id] = part
             for table, columns in part.columns.items():
@@ -140,7 +140,7 @@ class Iterations:
         for table in claim.job.sources:
             info = infos[table]
             if info is None:
-                raise NotFoundError(source_gone(claim.job.label))
+                raise SourceGoneError(source_gone(claim.job.label))
             memory = claim.status.get("memory", {})
             wanted = consumer.columns(claim.spec["consumer"], memory, info)
             for name in wanted or ():
@@ -148,14 +148,33 @@ class Iterations:
             columns[table] = wanted
         return _Part(claim=claim, consumer=consumer, kind=kind, columns=columns)
 
-    # --- one job, or several that commit together -------------------------------------------
+    # --- running ----------------------------------------------------------------------------
+
+    def _run_bundles(self, flight: Flight, bundles: list[list[_Part]]) -> None:
+        """The first alone: what it reads is then there for the others, several at once.
+
+        Unless the changes are small: then Python does the work, and threads would only get in
+        each other's way.
+        """
+        for bundle in bundles[:1]:
+            self._run_bundle(flight, bundle)
+        rest = bundles[1:]
+        readings = [r for bundle in rest for part in bundle for r in part.readings.values()]
+        if len(rest) > 1 and not all(reading.is_small for reading in readings):
+            workers = min(len(rest), self._runtime.settings.sibling_workers)
+            with ThreadPoolExecutor(workers, thread_name_prefix="tailrace-sibling") as pool:
+                list(pool.map(lambda bundle: self._run_bundle(flight, bundle), rest))
+        else:
+            for bundle in rest:
+                self._run_bundle(flight, bundle)
 
     def _run_bundle(self, flight: Flight, parts: list[_Part]) -> None:
+        """Run one job, or several that commit together."""
         jobs = tuple(part.claim.job.id for part in parts)
         if flight.must_stop(jobs):
             return
-        flight.current = jobs
-        started, clock = self._runtime.clock.now(), time.perf_counter()
+        running = self._running(flight, parts)
+        flight.running[jobs] = running
         txn: Transaction | None = None
 
         def check() -> None:
@@ -165,31 +184,42 @@ class Iterations:
         # As the jobs' own tenant sees the lake.
         runtime = replace(self._runtime, tenant=parts[0].claim.job.tenant)
         try:
-            flight.tag = f"tailrace-{self._node_id}-{'-'.join(map(str, jobs))}-{flight.work.to}"
-            with self._spark.tagged(flight.tag):
-                txn = Transaction(runtime, self._heartbeat, check=check)
+            with self._spark.tagged(running.tag):
+                txn = Transaction(runtime, self._heartbeat, check=check, lent=True)
                 for part in parts:
                     txn.act_for(part.claim.job.id)
                 done = [self._consume(flight, part, txn, runtime) for part in parts]
                 self._runtime.step("consumed")
-                records = self._commit(txn, done, started, clock)
-        except BaseException as error:
+                txn.lent = False
+                records = self._commit(flight, txn, done, running)
+        except BaseException as error:  # noqa: BLE001  (a consumer may raise anything, and exit)
             if txn is not None:
+                txn.lent = False
                 txn.rollback()
-            self._failed(flight, parts, error, started, time.perf_counter() - clock)
-            if not isinstance(error, Exception):
-                raise
+            self._failed(flight, parts, error, running)
             return
         finally:
-            flight.current = ()
+            del flight.running[jobs]
         self._runtime.step("job committed")
         for part, record in zip(parts, records, strict=True):
             flight.claims.pop(part.claim.job.id, None)
             self._report(part.claim.job, record)
 
+    def _running(self, flight: Flight, parts: list[_Part]) -> Running:
+        jobs = [part.claim.job for part in parts]
+        limits = [job.timeout for job in jobs if job.timeout is not None]
+        default = self._runtime.settings.iteration_timeout.total_seconds()
+        now = time.monotonic()
+        return Running(
+            tag=f"tailrace-{self._node_id}-{'-'.join(str(j.id) for j in jobs)}-{flight.work.to}",
+            started_at=self._runtime.clock.now(),
+            started=now,
+            deadline=now + min(limits, default=default),
+        )
+
     def _consume(
         self, flight: Flight, part: _Part, txn: Transaction, runtime: Runtime
-    ) -> tuple[_Part, JobContext, str | None]:
+    ) -> _Consumed:
         claim = part.claim
         sources = {}
         for table, reading in part.readings.items():
@@ -208,125 +238,87 @@ class Iterations:
             is_canceled=lambda: flight.must_stop((claim.job.id,)),
         )
         strategy = part.consumer.run(Changes(part.kind, since, claim.to, sources), txn, job)
-        return part, job, strategy
+        return _Consumed(part=part, job=job, strategy=strategy)
 
     def _commit(
-        self,
-        txn: Transaction,
-        done: list[tuple[_Part, JobContext, str | None]],
-        started: datetime,
-        clock: float,
+        self, flight: Flight, txn: Transaction, done: list[_Consumed], running: Running
     ) -> list[Iteration]:
         written = txn.written()
         records: list[Iteration] = []
 
         def also(connection: sa.Connection, snapshot: int) -> None:
-            records.clear()  # a commit may need several rounds
-            for number, (part, job, strategy) in enumerate(done):
-                self._enter_outputs(connection, part.claim, written, snapshot)
-                status = {**part.claim.status, "memory": job.memory}
+            for number, one in enumerate(done):
+                claim, readings = one.part.claim, one.part.readings.values()
+                _enter_outputs(connection, claim, written, snapshot)
+                status = {**claim.status, "memory": one.job.memory}
                 status.pop("error", None)
-                joblog.complete(connection, part.claim, status)
+                joblog.complete(connection, claim, status)
                 # What a bundle writes is counted once.
                 sizes = written if number == 0 else []
-                records.append(
-                    Iteration(
-                        **self._facts(part.claim, part, started),
-                        strategy=strategy,
-                        seconds=time.perf_counter() - clock,
-                        rows_read=sum(r.rows for r in part.readings.values()),
-                        bytes_read=sum(r.bytes for r in part.readings.values()),
-                        rows_written=sum(rows for _, rows, _ in sizes),
-                        bytes_written=sum(size for _, _, size in sizes),
-                    )
+                record = replace(
+                    self._record(flight, claim, one.part.kind, running),
+                    strategy=one.strategy,
+                    rows_read=sum(reading.rows for reading in readings),
+                    bytes_read=sum(reading.bytes for reading in readings),
+                    rows_written=sum(rows for _, rows, _ in sizes),
+                    bytes_written=sum(size for _, _, size in sizes),
                 )
-                history.record(connection, records[-1])
+                history.record(connection, record)
+                records.append(record)
 
         txn.in_commit(also)
         txn.commit()
         return records
 
-    def _enter_outputs(
-        self,
-        connection: sa.Connection,
-        claim: Claim,
-        written: list[tuple[TableInfo, int, int]],
-        snapshot: int,
-    ) -> None:
-        """Note which tables the job writes to; the first time, see that it does not feed itself."""
-        touched = set()
-        for info, _, _ in written:
-            if info.id < 0:  # created by this very commit
-                table = lookup.find_table(connection, info.schema, info.name, snapshot)
-                assert table is not None
-                touched.add(table.id)
-            elif info.derived_by is None:
-                touched.add(info.id)
-        if not touched:
-            return
-        new = touched - set(joblog.outputs_of(connection, claim.job.id, owned=False))
-        if new:
-            graph.check_no_loop(connection, claim.job.label, claim.job.sources, new)
-            joblog.add_outputs(connection, claim.job.id, sorted(new), owned=False)
-
-    def _facts(self, claim: Claim, part: _Part | None, started: datetime) -> dict[str, Any]:
-        readings = part.readings if part is not None else {}
-        kind = part.kind if part else (Kind.SNAPSHOT if claim.since is None else Kind.TAIL)
-        return {
-            "job_id": claim.job.id,
-            "tenant": claim.job.tenant,
-            "sources": tuple(reading.info.full_name for reading in readings.values()),
-            "from_snapshot": claim.since,
-            "to_snapshot": claim.to,
-            "kind": str(kind),
-            "node_id": self._node_id,
-            "started_at": started,
-            "ended_at": self._runtime.clock.now(),
-        }
+    def _record(
+        self, flight: Flight, claim: Claim, kind: Kind, running: Running | None
+    ) -> Iteration:
+        now = self._runtime.clock.now()
+        return Iteration(
+            job_id=claim.job.id,
+            tenant=claim.job.tenant,
+            sources=tuple(flight.names.get(s, f"table {s}") for s in claim.job.sources),
+            from_snapshot=claim.since,
+            to_snapshot=claim.to,
+            kind=str(kind),
+            node_id=self._node_id,
+            started_at=now if running is None else running.started_at,
+            ended_at=now,
+            seconds=0.0 if running is None else time.monotonic() - running.started,
+        )
 
     def stop(self, flight: Flight) -> None:
-        """Interrupt what a flight does at this moment; its thread then finds out."""
-        self._spark.interrupt(flight.tag)
+        """Interrupt what a flight does at this moment and must not; its threads then find out."""
+        for tag in flight.stragglers():
+            self._spark.interrupt(tag)
 
     # --- after ------------------------------------------------------------------------------
 
     def _failed(
-        self,
-        flight: Flight,
-        parts: list[_Part],
-        error: BaseException,
-        started: datetime,
-        seconds: float,
+        self, flight: Flight, parts: list[_Part], error: BaseException, running: Running
     ) -> None:
         jobs = tuple(part.claim.job.id for part in parts)
         if isinstance(error, FencedError | StoppedError) or flight.must_stop(jobs):
             return  # not its own fault: whoever stopped it has said why
-        if isinstance(error, Exception):
-            for part in parts:
-                self._fail(flight, part.claim, error, started, seconds, part)
+        for part in parts:
+            self._fail(flight, part.claim, error, part.kind, running)
 
     def _fail(
         self,
         flight: Flight,
         claim: Claim,
         error: BaseException,
-        started: datetime,
-        seconds: float,
-        part: _Part | None = None,
+        kind: Kind,
+        running: Running | None,
     ) -> None:
         """Enter a failure with its job and in the history."""
         tries = claim.job.tries + 1
         settings = self._runtime.settings
         code = retry.final_code(retry.code_of(error), tries, settings)
-        message = f"{type(error).__name__}: {error}".strip()[:4000]
         permanent = retry.is_permanent(code)
+        message = retry.message_of(error)
         now = self._runtime.clock.now()
-        record = Iteration(
-            **{**self._facts(claim, None, started), "kind": str(part.kind if part else "tail")},
-            strategy=None,
-            seconds=seconds,
-            error=message,
-        )
+        record = replace(self._record(flight, claim, kind, running), error=message)
         status = {**claim.status, "error": {"code": code, "message": message, "at": str(now)}}
         with self._runtime.database.lock() as connection:
             entered = joblog.fail(
@@ -341,23 +333,26 @@ class Iterations:
                 history.record(connection, record)
         flight.claims.pop(claim.job.id, None)
         if entered:
+            flight.failures += 1
             self._report(claim.job, record)
 
     def time_out(self, flight: Flight) -> None:
-        """Stop a flight that took too long: what it does can no longer commit."""
+        """Stop a flight with jobs that took too long: nothing of it can commit any more."""
+        late = flight.late()
         flight.stopped.set()
-        error = TimeoutError(f"the iteration took longer than {flight.work.timeout} seconds")
-        for job in flight.current:
-            claim = flight.claims.get(job)
-            if claim is not None:
-                self._fail(flight, claim, error, self._runtime.clock.now(), 0)
-        self._release(flight)
         self.stop(flight)
+        kind = Kind.SNAPSHOT if flight.work.since is None else Kind.TAIL
+        for jobs in late:
+            running = flight.running.get(jobs)
+            for claim in [flight.claims[job] for job in jobs if job in flight.claims]:
+                limit = claim.job.timeout or self._runtime.settings.iteration_timeout.seconds
+                error = TimeoutError(f"the iteration took longer than {limit:g} seconds")
+                self._fail(flight, claim, error, kind, running)
+        self._release(flight)
 
     def _release(self, flight: Flight) -> None:
         """Say that this node runs nothing of this work any more."""
-        left = [claim.job.id for claim in flight.claims.values()]
-        flight.claims = {}
+        left, flight.claims = list(flight.claims), {}
         if left:
             with self._runtime.database.lock() as connection:
                 for job in left:
@@ -379,6 +374,29 @@ class Iterations:
         else:
             log.warning("iteration", error=done.error, **fields)
         self._observe(job, done)
+
+
+def _enter_outputs(
+    connection: sa.Connection,
+    claim: Claim,
+    written: list[tuple[TableInfo, int, int]],
+    snapshot: int,
+) -> None:
+    """Note which tables a job writes to; the first time, see that it does not feed itself."""
+    touched = set()
+    for info, _, _ in written:
+        if info.id < 0:  # created by this very commit
+            table = lookup.find_table(connection, info.schema, info.name, snapshot)
+            assert table is not None
+            touched.add(table.id)
+        elif info.derived_by is None:
+            touched.add(info.id)
+    if not touched:
+        return
+    new = touched - set(joblog.outputs_of(connection, claim.job.id, owned=False))
+    if new:
+        graph.check_no_loop(connection, claim.job.label, claim.job.sources, new)
+        joblog.add_outputs(connection, claim.job.id, sorted(new), owned=False)
 
 
 def _has_history(connection: sa.Connection, since: int | None) -> bool:

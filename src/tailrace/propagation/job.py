@@ -42,6 +42,7 @@ class Job:
     name: str
     kind: str
     trigger: Trigger
+    rule: str  # the trigger as its spec says it: equal for equal ones
     priority: int
     timeout: float | None  # seconds
     sources: tuple[int, ...]  # table ids
@@ -70,7 +71,6 @@ class Work:
     to: int
     priority: int
     tenant: str
-    timeout: float | None = None
     # It only brings a job closer to the others of its group.
     catches_up: bool = False
     # Jobs that commit in one transaction, or not at all; others commit each for itself.

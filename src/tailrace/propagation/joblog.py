@@ -9,6 +9,7 @@ dropped, canceled or taken over.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -51,12 +52,15 @@ def jobs_since(connection: sa.Connection, lsn: int) -> list[tuple[Job, bool]]:
 
 def jobs_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[Job, bool]]:
     """Some jobs, and whether each is dropped."""
-    rows = [
+    return _with_sources(connection, _rows(connection, ids))
+
+
+def _rows(connection: sa.Connection, ids: Iterable[int]) -> list[Any]:
+    return [
         row
         for some in in_batches(ids)
         for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some)))
     ]
-    return _with_sources(connection, rows)
 
 
 def numbers(connection: sa.Connection) -> dict[int, int]:
@@ -93,16 +97,20 @@ def sources_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int
     return {job_id: tuple(tables) for job_id, tables in found.items()}
 
 
+def owned_outputs(connection: sa.Connection) -> dict[int, list[int]]:
+    """The tables that are derived, by job."""
+    c = t.job_output.c
+    found: dict[int, list[int]] = {}
+    for row in connection.execute(sa.select(c.job_id, c.table_id).where(c.owned == 1)):
+        found.setdefault(row.job_id, []).append(row.table_id)
+    return found
+
+
 def outputs_of(connection: sa.Connection, job_id: int, *, owned: bool) -> list[int]:
     """The tables that are derived by a job, or all that it writes to."""
     c = t.job_output.c
     query = sa.select(c.table_id).where(c.job_id == job_id)
     return list(connection.execute(query.where(c.owned == 1) if owned else query).scalars())
-
-
-def all_outputs(connection: sa.Connection) -> set[int]:
-    """Every table that some job writes to."""
-    return set(connection.execute(sa.select(t.job_output.c.table_id)).scalars())
 
 
 def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:
@@ -128,6 +136,7 @@ def _with_sources(connection: sa.Connection, rows: Sequence[Any]) -> list[tuple[
             row.dropped_at is not None,
         )
         for row in rows
+        if row.job_id in sources  # or its rows are being deleted at this moment
     ]
 
 
@@ -143,6 +152,7 @@ def job_of(row: Any, sources: tuple[int, ...]) -> Job:
         name=row.name,
         kind=row.kind,
         trigger=trigger,
+        rule=sys.intern(json.dumps(spec["trigger"], sort_keys=True)),
         priority=spec["priority"],
         timeout=None if timeout is None else parse_interval(timeout).total_seconds(),
         sources=sources,
@@ -295,14 +305,6 @@ def claim(
             )
         )
     return claims
-
-
-def _rows(connection: sa.Connection, ids: Sequence[int]) -> list[Any]:
-    return [
-        row
-        for some in in_batches(ids)
-        for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some)))
-    ]
 
 
 def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:

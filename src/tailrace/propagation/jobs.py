@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
@@ -52,6 +53,8 @@ class Jobs:
         run_one: Callable[[Callable[[Job], bool], float | None], None],
     ) -> None:
         self._runtime, self._begin, self._run_one = runtime, begin, run_one
+        # What transactions that have not ended are going to register.
+        self._pending: WeakKeyDictionary[Transaction, set[tuple[str, str]]] = WeakKeyDictionary()
 
     # --- register and unregister ------------------------------------------------------------
 
@@ -72,7 +75,11 @@ class Jobs:
 
     def _register(self, txn: Transaction, table: str, name: str, spec: dict[str, Any]) -> bool:
         home = home_of(table)
-        infos = [txn.info(source) for source in spec["sources"] or [table]]
+        pending = self._pending.setdefault(txn, set())
+        if (home, fold(name)) in pending:
+            return False
+        at = txn.info(table)
+        infos = [txn.info(source) for source in spec["sources"]] or [at]
         if spec["sources"] and len({info.id for info in infos}) != len(infos):
             raise InvalidError("a spec's sources name a table twice")
         with self._runtime.database.read() as connection:
@@ -88,17 +95,17 @@ class Jobs:
             log.warning("consumer not known here", kind=spec["consumer"]["kind"], job=name)
         else:
             outputs = consumer.prepare(txn, spec["consumer"], infos)
-        sources = [(info.schema, info.name) for info in infos]
 
         def enter(connection: sa.Connection, snapshot: int) -> None:
             # By name, because a table of this very commit has had no id before.
-            def table_id(schema: str, plain: str) -> int:
-                found = lookup.find_table(connection, schema, plain, snapshot)
-                if found is None:
+            def table_id(schema: str, plain: str, known: int = -1) -> int:
+                tenant = self._runtime.tenant
+                found = lookup.find_table(connection, schema, plain, snapshot, tenant)
+                if found is None or known not in (-1, found.id):
                     raise ConflictError(f"another transaction dropped {schema}.{plain}")
                 return found.id
 
-            source_ids = [table_id(*source) for source in sources]
+            source_ids = [table_id(i.schema, i.name, max(i.id, -1)) for i in infos]
             output_ids = [table_id(*split_name(output)) for output in outputs]
             graph.check_no_loop(connection, f"{home}/{name}", source_ids, output_ids)
             if joblog.find(connection, self._runtime.tenant, home, name) is not None:
@@ -115,6 +122,7 @@ class Jobs:
             )
 
         txn.in_commit(enter)
+        pending.add((home, fold(name)))
         return True
 
     def unregister(self, table: str, name: str, *, txn: Transaction | None = None) -> bool:
@@ -133,8 +141,15 @@ class Jobs:
                 return False
             self._drop(txn, row.job_id)
             return True
-        with self._begin() as own:
-            self._drop(own, row.job_id)
+        try:
+            with self._begin() as own:
+                self._drop(own, row.job_id)
+        except ConflictError:
+            with self._runtime.database.read() as connection:
+                now = joblog.row(connection, row.job_id)
+            if now is None or now.dropped_at is not None:
+                return False  # somebody else was faster
+            raise
         self._wait_for_rest(row.job_id)
         return True
 
@@ -251,6 +266,9 @@ class Jobs:
             change(connection, self._row(connection, home, name))
 
         if txn is not None:
+            if (home, fold(name)) not in self._pending.get(txn, ()):
+                with self._runtime.database.read() as connection:
+                    self._row(connection, home, name)  # or say at once that there is none
             txn.in_commit(apply)
             return
         with self._runtime.database.lock() as connection:
@@ -266,8 +284,9 @@ class Jobs:
 
     def list(self, state: str | None = None) -> Sequence[JobStatus]:
         """All jobs, or those in a state."""
-        if state is not None and state not in set(State):
-            raise InvalidError(f"there is no state {state!r}: {', '.join(State)}")
+        stored = [str(known) for known in State if known is not State.PENDING]
+        if state is not None and state not in stored:
+            raise InvalidError(f"no job is ever stored as {state!r}: {', '.join(stored)}")
         c = t.job.c
         query = sa.select(t.job).where(c.tenant == self._runtime.tenant, c.dropped_at.is_(None))
         if state is not None:
@@ -279,12 +298,14 @@ class Jobs:
     def history(
         self, table: str | None = None, name: str | None = None, *, limit: int = 100
     ) -> Sequence[Iteration]:
-        """The last iterations, newest first: of one job, or of all."""
+        """The last iterations, newest first: of one job, of a table's jobs, or of all."""
         with self._runtime.database.read() as connection:
+            home = None if table is None else home_of(table)
             job_id = None
-            if table is not None and name is not None:
-                job_id = self._row(connection, home_of(table), name).job_id
-            return history.iterations(connection, self._runtime.tenant, job_id, limit)
+            if home is not None and name is not None:
+                job_id = self._row(connection, home, name).job_id
+            tenant = self._runtime.tenant
+            return history.iterations(connection, tenant, home=home, job_id=job_id, limit=limit)
 
     def wait(
         self, table: str, name: str, snapshot: int | None = None, timeout: float | None = None
@@ -300,11 +321,7 @@ class Jobs:
             target = newest if snapshot is None else snapshot
             if target > newest:
                 raise InvalidError(f"there is no snapshot {target} yet: the newest is {newest}")
-            row = self._row(connection, home, name)
-            served = bool(live_nodes(connection, self._runtime))
-        if not served:
-            job_id = row.job_id
-            self._run_one(lambda job: job.id == job_id, timeout)
+            self._row(connection, home, name)
         self._wait_for_watermark(home, name, target, deadline)
 
     def _wait_for_watermark(
@@ -326,9 +343,18 @@ class Jobs:
                         f"{home}/{name} is at {now.watermark}, not yet at {target}"
                         + (f": {now.error or now.note}" if now.error or now.note else "")
                     )
+                self._run_unless_served(now.job_id, deadline)
                 changed.wait(0.1)
         finally:
             end_listening()
+
+    def _run_unless_served(self, job_id: int, deadline: float | None) -> None:
+        """Do the work here, if no process is there to do it: asked anew, for it may have left."""
+        with self._runtime.database.read() as connection:
+            if live_nodes(connection, self._runtime, serving=True):
+                return
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        self._run_one(lambda job: job.id == job_id, left)
 
     def _row(self, connection: sa.Connection, home: str, name: str) -> Any:
         row = joblog.find(connection, self._runtime.tenant, home, name)

@@ -16,13 +16,18 @@ import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.errors import UnavailableError
+from tailrace.log import get_logger
 from tailrace.store.runtime import Runtime
+
+log = get_logger("tailrace.node")
 
 
 class Node:
     """Enters itself, and stays alive until closed."""
 
-    def __init__(self, runtime: Runtime, *, beating: bool = True) -> None:
+    def __init__(self, runtime: Runtime, *, serves: bool = True, beating: bool = True) -> None:
+        """`serves`: until further notice, not only until something is done."""
+        self._serves = serves
         self.id = secrets.token_hex(6)
         self._runtime = runtime
         self._stop = threading.Event()
@@ -42,6 +47,7 @@ class Node:
                 connection.execute(
                     sa.insert(t.node).values(
                         node_id=self.id,
+                        serves=int(self._serves),
                         host=socket.gethostname(),
                         pid=os.getpid(),
                         started_at=now,
@@ -58,8 +64,8 @@ class Node:
         while not self._stop.wait(interval):
             try:
                 self.beat()
-            except UnavailableError:
-                continue  # the next may succeed; if none does, others take over
+            except Exception as error:  # noqa: BLE001  (the next may succeed, or others take over)
+                log.warning("heartbeat failed", error=repr(error)[:500])
 
     def close(self) -> None:
         """Leave."""
@@ -73,10 +79,12 @@ class Node:
             pass  # its heartbeat will be missed
 
 
-def live_nodes(connection: sa.Connection, runtime: Runtime) -> set[str]:
-    """The nodes that have been heard of lately."""
+def live_nodes(connection: sa.Connection, runtime: Runtime, *, serving: bool = False) -> set[str]:
+    """The nodes that have been heard of lately: all, or those that serve."""
     oldest = runtime.clock.now() - runtime.settings.node_timeout
     query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= oldest)
+    if serving:
+        query = query.where(t.node.c.serves == 1)
     return set(connection.execute(query).scalars())
 
 

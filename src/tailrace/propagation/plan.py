@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -41,6 +41,7 @@ class Rules:
     now: datetime
     # Whether a job can run here: at rest, not claimed by a living node, its consumer known.
     is_ready: Callable[[Entry], bool]
+    live: Collection[str]  # the nodes that are alive
     # The time of a snapshot; None if it is no longer known.
     time_of: Callable[[int], datetime | None]
     # Ignore triggers and pauses: someone is waiting.
@@ -54,9 +55,10 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
     if not ready:
         return plan
     active = [entry for entry in members if entry.is_active]
-    reached = [board.effective(e) for e in active] + [e.target for e in active]
+    live = rules.live
+    reached = [board.effective(e) for e in active] + [e.target(live) for e in active]
     front = max((position for position in reached if position is not None), default=None)
-    front_is_moving = any(e.target == front and e.moves_front for e in active)
+    front_is_moving = any(e.target(live) == front and e.moves_front(live) for e in active)
     bound: dict[tuple[int | None, int], list[Entry]] = {}
     laggards = []
     for entry in ready:
@@ -73,8 +75,12 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
         else:
             laggards.append(entry)
     for (since, to), entries in bound.items():
-        plan.works.append(_work(entries, since, to))
+        if since is None or to > since:
+            # What was begun to catch up is still no more than that.
+            catches_up = all(e.job.claim_to is not None and e.job.catches_up for e in entries)
+            plan.works.append(_work(entries, since, to, catches_up=catches_up))
     catching_up = any(e.flight is not None and e.flight.catches_up for e in members)
+    laggards = [e for e in laggards if front is not None and (e.watermark or 0) < front]
     if laggards and front is not None and not catching_up:
         first = min(laggards, key=lambda e: (-e.job.priority, e.watermark or 0, e.job.id))
         plan.works.append(_work([first], first.watermark, front, catches_up=True))
@@ -109,7 +115,6 @@ def _is_due(entry: Entry, rules: Rules, plan: Plan) -> bool:
 def _work(entries: list[Entry], since: int | None, to: int, *, catches_up: bool = False) -> Work:
     entries = sorted(entries, key=lambda e: (-e.job.priority, e.job.id))
     jobs = [entry.job for entry in entries]
-    timeouts = [job.timeout for job in jobs if job.timeout is not None]
     return Work(
         members=tuple(jobs),
         sources=jobs[0].sources,
@@ -117,6 +122,5 @@ def _work(entries: list[Entry], since: int | None, to: int, *, catches_up: bool 
         to=to,
         priority=jobs[0].priority,
         tenant=jobs[0].tenant,
-        timeout=min(timeouts, default=None),
         catches_up=catches_up,
     )

@@ -83,6 +83,14 @@ class Reading:
         return self.plan().table
 
     @property
+    def only_inserts(self) -> bool:
+        """Whether nothing was deleted, so that nobody needs to look for it."""
+        plan = self.plan()
+        if isinstance(plan, Scan):
+            return True
+        return not plan.some and all(part.change == feed.INSERT for part in plan.whole)
+
+    @property
     def rows(self) -> int:
         """How many rows are read, by the catalog."""
         return self.plan().rows

@@ -13,7 +13,7 @@ from random import Random
 from tailrace import errors
 from tailrace.settings import Settings
 
-UNAVAILABLE, CONFLICT, TIMED_OUT, STOPPED, UNKNOWN = 1, 2, 3, 4, 999
+UNAVAILABLE, CONFLICT, TIMED_OUT, UNKNOWN = 1, 2, 3, 999
 PERMANENT = 10_000
 INVALID, NOT_FOUND, CORRUPT, SOURCE_GONE, TOO_OFTEN = 10_001, 10_002, 10_003, 10_010, 10_999
 
@@ -30,10 +30,19 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 def code_of(error: BaseException) -> int:
     """The code of an error, by its class."""
+    own = getattr(error, "code", None)
+    if isinstance(error, errors.TailraceError) and isinstance(own, int):
+        return own
     # By name, because a Spark session may be classic or Connect, and is not imported here.
     if any(kind.__name__ == "AnalysisException" for kind in type(error).__mro__):
         return INVALID
     return next((code for kind, code in _CODES if isinstance(error, kind)), UNKNOWN)
+
+
+def message_of(error: BaseException) -> str:
+    """What is kept of an error: text that any catalog can store."""
+    text = f"{type(error).__name__}: {error}".strip()[:4000]
+    return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def final_code(code: int, tries: int, settings: Settings) -> int:

@@ -56,6 +56,8 @@ class Runner:
         self._counter = 0
         self._reconciled: datetime | None = None
         self._nodes_read: datetime | None = None
+        self._dead: set[str] = set()  # nodes that were found gone at that time
+        self._missing: set[str] = set()  # kinds of consumers that were looked for in vain
         self._kept_up: datetime | None = None
         self._times: dict[int, datetime | None] = {}
 
@@ -67,7 +69,7 @@ class Runner:
             now = self._runtime.clock.now()
             interval = self._runtime.settings.reconcile_interval
             full = self._reconciled is None or now - self._reconciled >= interval
-            with self._runtime.database.read() as connection:
+            with self._runtime.database.read_at_once() as connection:
                 self._read(connection, full=full)
                 if full:
                     self._reconciled = now
@@ -75,6 +77,7 @@ class Runner:
                 check = self._node_check(now)
                 if check is not None and check <= now:
                     self.live, self._nodes_read = self._live_nodes(connection), now
+                    self._dead = self._claiming() - self.live
                     left = self.board.left_behind(self.live)
                     self._dirty |= {group_key(entry.job) for entry in left}
                 while self._due and self._due[0][0] <= now:
@@ -99,7 +102,7 @@ class Runner:
             missed = [
                 job_id
                 for job_id, number in numbers.items()
-                if job_id not in fresh and self._number(job_id) != number
+                if job_id not in fresh and self._must_be_read(job_id, number)
             ]
             jobs += joblog.jobs_by_id(connection, missed)
             read = {job.id for job, _ in jobs}
@@ -108,7 +111,14 @@ class Runner:
         if snapshot > board.snapshot >= 0:
             changed = dict(lookup.changed_tables(connection, board.snapshot))
         known = board.last_change
-        new = {source for job, _ in jobs for source in job.sources if source not in known}
+        # Also of sources that are known: their last follower may go in this very look.
+        new = {
+            source
+            for job, dropped in jobs
+            if not dropped
+            for source in job.sources
+            if source not in known or job.id not in board.entries
+        }
         last = joblog.last_changes(connection, new) if new else {}
         # All is read: from here on nothing can fail half-way.
         epochs = {job.id: job.epoch for job, _ in jobs if self._in_flight(job.id)}
@@ -117,12 +127,16 @@ class Runner:
         self._dirty |= board.apply(jobs)
         board.last_change.update({s: n for s, n in last.items() if s in board.by_source})
         board.forget(gone)
+        if full and any(self._knows(kind) for kind in self._missing):
+            self._missing = set()
+            self._dirty |= set(board.groups)
         if epochs:
             self._fence(epochs)
 
-    def _number(self, job_id: int) -> int | None:
+    def _must_be_read(self, job_id: int, number: int) -> bool:
         entry = self.board.entries.get(job_id)
-        return None if entry is None else entry.job.lsn
+        # A trigger that was not known may have been registered since.
+        return entry is None or entry.job.lsn != number or isinstance(entry.job.trigger, Unknown)
 
     def _in_flight(self, job_id: int) -> bool:
         entry = self.board.entries.get(job_id)
@@ -130,17 +144,22 @@ class Runner:
 
     def _node_check(self, now: datetime) -> datetime | None:
         """When to see whether the nodes that run jobs are alive: only if others run some."""
-        claimed = (self.board.entries[job_id].job.node for job_id in self.board.claimed)
-        if all(node == self._node_id for node in claimed):
+        claiming = self._claiming() - {self._node_id}
+        if not claiming:
             return None
-        if self._nodes_read is None:
-            return now
+        if self._nodes_read is None or not claiming <= self.live | self._dead:
+            return now  # one that has not been asked about yet
         return self._nodes_read + self._runtime.settings.node_timeout / 4
+
+    def _claiming(self) -> set[str]:
+        found = (self.board.entries[job_id].job.node for job_id in self.board.claimed)
+        return {node for node in found if node is not None}
 
     def _plan(self, connection: sa.Connection, now: datetime) -> list[Work]:
         rules = Rules(
             now=now,
             is_ready=self._is_ready,
+            live=self.live,
             time_of=lambda snapshot: self._time_of(connection, snapshot),
             eager=self._eager,
         )
@@ -156,7 +175,10 @@ class Runner:
 
     def _is_ready(self, entry: Entry) -> bool:
         job = entry.job
-        if not self._knows(job.kind) or isinstance(job.trigger, Unknown):
+        if not self._knows(job.kind):
+            self._missing.add(job.kind)
+            return False
+        if isinstance(job.trigger, Unknown):
             return False
         if job.state is State.RUNNING:
             return job.node not in self.live
@@ -188,14 +210,18 @@ class Runner:
 
     # --- between ----------------------------------------------------------------------------
 
-    def finished(self, work: Work) -> None:
-        """A work is over, however it ended."""
+    def finished(self, work: Work, *, broken: bool = False) -> None:
+        """A work is over; if it broke down without a word in the job log, there is a pause."""
+        again = self._runtime.clock.now() + self._runtime.settings.retry_first
         with self._lock:
             for job in work.jobs:
                 entry = self.board.entries.get(job)
                 if entry is not None and entry.flight is work:
                     entry.flight = None
-                    self._dirty.add(group_key(entry.job))
+                    if broken:
+                        self._look_again(group_key(entry.job), again)
+                    else:
+                        self._dirty.add(group_key(entry.job))
 
     def next_due(self) -> datetime | None:
         """When to look again, if nothing happens before."""
@@ -237,15 +263,20 @@ class Runner:
             now, settings = self._runtime.clock.now(), self._runtime.settings
             if self._kept_up is not None and now - self._kept_up < settings.upkeep_interval:
                 return
-            first, self._kept_up = self._kept_up is None, now
+            first = self._kept_up is None
             watermarks = {} if first else self._moved(self.board.entries.values())
         for some in _chunks(watermarks, 1000):  # others want to commit in between
             with self._runtime.database.lock() as connection:
                 joblog.advance(connection, some)
         with self._runtime.database.lock() as connection:
             joblog.delete_dropped(connection, now - settings.drop_retention)
-            history.add_up(connection, now - settings.history_retention)
             node.delete_dead(connection, self._runtime)
+        with self._runtime.database.read() as connection:
+            days = history.old_days(connection, now - settings.history_retention)
+        for day in days:
+            with self._runtime.database.lock() as connection:
+                history.add_up(connection, day)
+        self._kept_up = now
 
     def _moved(self, entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
         moved = {}

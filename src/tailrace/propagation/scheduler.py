@@ -2,11 +2,12 @@
 
 Always true: tenants take turns, so that one's thousand jobs do not starve another's one; of a
 tenant's work the highest priority goes first, then the oldest. A flight that took too long is
-given up: its thread no longer counts, whatever it still does.
+given up: its thread no longer counts as a worker, and is interrupted until it ends.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import threading
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tailrace.log import get_logger
-from tailrace.propagation.iteration import Flight
+from tailrace.propagation.flight import Flight
 from tailrace.propagation.job import Work
 
 # Seconds between attempts to interrupt the same flight.
@@ -24,18 +25,12 @@ _STOP_AGAIN = 0.2
 log = get_logger("tailrace.scheduler")
 
 
-@dataclass(eq=False)
+@dataclass(order=True)
 class _Task:
-    flight: Flight
-    number: int  # in the order of submission
-    deadline: float | None = None
-    thread: threading.Thread | None = None
-    given_up: bool = False
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -self.flight.work.priority, self.number
+    order: tuple[int, int]  # the priority, highest first, then the number of its submission
+    flight: Flight = field(compare=False)
+    given_up: bool = field(default=False, compare=False)
+    ended: threading.Event = field(default_factory=threading.Event, compare=False)
 
 
 class Scheduler:
@@ -54,13 +49,13 @@ class Scheduler:
         time_out: Callable[[Flight], None],
         workers: int,
         tenant_workers: int,
-        timeout: float,
     ) -> None:
         self._run, self._done, self._stop, self._time_out = run, done, stop, time_out
-        self._workers, self._tenant_workers, self._timeout = workers, tenant_workers, timeout
+        self._workers, self._tenant_workers = workers, tenant_workers
         self._lock = threading.RLock()
-        self._waiting: dict[str, list[_Task]] = {}  # by tenant
+        self._waiting: dict[str, list[_Task]] = {}  # a heap for each tenant
         self._running: list[_Task] = []
+        self._given_up: list[_Task] = []
         self._closed = False
         self._numbers = itertools.count()
         self.counts: Counter[str] = Counter()
@@ -75,8 +70,8 @@ class Scheduler:
                 self.counts["rejected"] += 1
                 return None
             self.counts["submitted"] += 1
-            task = _Task(flight, next(self._numbers))
-            self._waiting.setdefault(work.tenant, []).append(task)
+            task = _Task((-work.priority, next(self._numbers)), flight)
+            heapq.heappush(self._waiting.setdefault(work.tenant, []), task)
             self._start_some()
         return flight
 
@@ -92,63 +87,60 @@ class Scheduler:
             task = self._next()
             if task is None:
                 return
-            limit = task.flight.work.timeout or self._timeout
-            task.deadline = time.monotonic() + limit
             self._running.append(task)
             # A thread for each task: one that must be given up takes nothing with it.
-            task.thread = threading.Thread(
+            threading.Thread(
                 target=self._fly, args=(task,), name="tailrace-worker", daemon=True
-            )
-            task.thread.start()
+            ).start()
 
     def _next(self) -> _Task | None:
         busy = Counter(task.flight.work.tenant for task in self._running)
         tenants = [
-            (busy[tenant], min(task.order for task in tasks), tenant)
+            (busy[tenant], tasks[0].order, tenant)
             for tenant, tasks in self._waiting.items()
             if busy[tenant] < self._tenant_workers
         ]
         if not tenants:
             return None
         tenant = min(tenants)[-1]
-        tasks = self._waiting[tenant]
-        first = min(tasks, key=lambda task: task.order)
-        tasks.remove(first)
-        if not tasks:
+        first = heapq.heappop(self._waiting[tenant])
+        if not self._waiting[tenant]:
             del self._waiting[tenant]
         return first
 
     # --- running ----------------------------------------------------------------------------
 
     def _fly(self, task: _Task) -> None:
-        outcome = "completed"
         try:
             self._run(task.flight)
         except BaseException as error:  # noqa: BLE001  (nobody else would hear of it)
-            outcome = "failed"
+            task.flight.broken = True
             log.warning("work failed", jobs=task.flight.work.jobs, error=repr(error)[:500])
         finally:
-            self._end(task, outcome)
+            self._end(task)
 
-    def _end(self, task: _Task, outcome: str) -> None:
+    def _end(self, task: _Task) -> None:
         task.ended.set()
         # Told before it stops counting as running: whoever sees nothing running has been told.
         if not task.given_up:
             self._done(task.flight)
         with self._lock:
-            if not task.given_up:
-                self._running.remove(task)
-                self.counts[outcome] += 1
-                self._start_some()
+            if task.given_up:
+                self._given_up.remove(task)
+                return
+            self._running.remove(task)
+            failed = task.flight.broken or task.flight.failures
+            self.counts["failed" if failed else "completed"] += 1
+            self._start_some()
 
     def expire(self) -> float | None:
         """Give up what has taken too long; returns the seconds until this is to be called again."""
-        now = time.monotonic()
         with self._lock:
-            late = [task for task in self._running if task.deadline and task.deadline <= now]
+            late = [task for task in self._running if task.flight.late()]
             for task in late:
                 task.given_up = True
                 self._running.remove(task)
+                self._given_up.append(task)
                 self.counts["timed out"] += 1
         for task in late:
             try:
@@ -158,48 +150,52 @@ class Scheduler:
             self._done(task.flight)
         with self._lock:
             self._start_some()
-            running = list(self._running)
-        deadlines = [task.deadline - now for task in running if task.deadline]
-        for task in running:
-            if task.flight.current and task.flight.must_stop(task.flight.current):
-                # Again: it may have started its next Spark job after the last time.
-                self._stop(task.flight)
-                deadlines.append(_STOP_AGAIN)
-        return min(deadlines, default=None)
+            flights = [task.flight for task in self._running]
+            stopping = [task.flight for task in self._given_up]
+        stopping += [flight for flight in flights if flight.stragglers()]
+        for flight in stopping:
+            self._stop(flight)  # again: it may have started its next Spark job since
+        now = time.monotonic()
+        deadlines = [flight.deadline() for flight in flights]
+        waits = [deadline - now for deadline in deadlines if deadline is not None]
+        return min([*waits, *([_STOP_AGAIN] if stopping else [])], default=None)
 
     def fence(self, epochs: dict[int, int]) -> None:
         """Stop what runs with an older epoch than its job has; siblings go on."""
         with self._lock:
-            flights = [task.flight for task in self._running]
-        for flight in flights:
-            for job, claim in list(flight.claims.items()):
-                if claim.job.epoch < epochs.get(job, -1):
-                    flight.fenced.add(job)
-                    if job in flight.current:
-                        self._stop(flight)
+            tasks = [*self._running, *itertools.chain(*self._waiting.values())]
+        for task in tasks:
+            flight = task.flight
+            flight.epochs |= {job: epochs[job] for job in flight.work.jobs if job in epochs}
+            if flight.stragglers():
+                self._stop(flight)
 
     # --- state and end ----------------------------------------------------------------------
 
     @property
     def running(self) -> int:
+        """How many run at this moment."""
         with self._lock:
             return len(self._running)
 
     @property
     def waiting(self) -> int:
+        """How many wait for a worker."""
         with self._lock:
             return sum(len(tasks) for tasks in self._waiting.values())
 
-    def close(self, timeout: float = 60.0) -> None:
-        """Stop what runs, and wait for it; what has not begun does not begin."""
+    def close(self, *, stop: bool = True, timeout: float = 60.0) -> None:
+        """Begin nothing more, and wait for what runs; unless told otherwise, stop it."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
-            running = list(self._running)
-            for task in running:
+            tasks = [*self._running, *self._given_up]
+        if stop:
+            for task in tasks:
                 task.flight.stopped.set()
         deadline = time.monotonic() + timeout
-        for task in running:
+        for task in tasks:
             # Again and again: a consumer may start its next Spark job just now.
             while not task.ended.wait(_STOP_AGAIN) and time.monotonic() < deadline:
-                self._stop(task.flight)
+                if task.flight.stragglers():
+                    self._stop(task.flight)

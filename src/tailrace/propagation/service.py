@@ -15,14 +15,15 @@ from types import TracebackType
 
 from tailrace.errors import JobFailedError, UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import joblog
+from tailrace.propagation import graph, joblog
+from tailrace.propagation.flight import Flight
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.iteration import Flight, Iterations
+from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Job, State
 from tailrace.propagation.node import Node
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Scheduler
-from tailrace.propagation.status import error_of, missing_consumer
+from tailrace.propagation.status import error_of, note_of
 from tailrace.propagation.watch import Watch
 from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
@@ -54,8 +55,8 @@ class Service:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._close_lock = threading.Lock()
-        self._closed = False
-        self.node = Node(runtime)
+        self.closed = False
+        self.node = Node(runtime, serves=not eager)
         self.iterations = Iterations(
             runtime,
             heartbeat,
@@ -70,7 +71,6 @@ class Service:
             time_out=self.iterations.time_out,
             workers=settings.workers,
             tenant_workers=settings.tenant_workers,
-            timeout=settings.iteration_timeout.total_seconds(),
         )
         self.runner = Runner(
             runtime,
@@ -117,7 +117,7 @@ class Service:
             self._wake.wait(wait)
 
     def _done(self, flight: Flight) -> None:
-        self.runner.finished(flight.work)
+        self.runner.finished(flight.work, broken=flight.broken)
         self._wake.set()
 
     def _observe(self, job: Job, done: Iteration) -> None:
@@ -133,53 +133,60 @@ class Service:
         return self._wanted(job) and self.failures[job.id] < _EAGER_TRIES
 
     def run_until_fresh(self, timeout: timedelta | None) -> None:
-        """Turn until no wanted job is behind; JobFailedError for those that cannot get there."""
+        """Turn until no wanted job is behind; JobFailedError for those that cannot get there.
+
+        What is written while it runs is not waited for, so that it ends beside a busy writer. A
+        chain of jobs gets as many rounds as it is long: each round reflects the outputs of the
+        one before.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        with self._runtime.database.read() as connection:
-            target = lookup.newest_snapshot(connection)
+        done, rounds, target = 0, 1, 0
+        while done < rounds:
+            with self._runtime.database.read() as connection:
+                target = lookup.newest_snapshot(connection)
+            self._run_until(target, deadline, timeout)
+            with self._runtime.database.read() as connection:
+                rounds = graph.longest_chain(connection)  # a job's first run may make it longer
+            done += 1
+        self.scheduler.close(stop=False)
+        failed = self._behind(target, broken=True)
+        if failed:
+            shown = "; ".join(self._describe(job) for job in failed[:5])
+            raise JobFailedError(f"{len(failed)} of the jobs still fail: {shown}")
+
+    def _run_until(self, target: int, deadline: float | None, timeout: timedelta | None) -> None:
         while True:
             wait = self.turn()
             behind = self._behind(target)
-            if not self.scheduler.running and not self.scheduler.waiting:
-                running = [job for job in behind if job.node is not None]
-                if not running and not self._wake.is_set():
-                    break
+            running = self.scheduler.running or self.scheduler.waiting
+            elsewhere = [job for job in behind if job.node in self.runner.live]
+            # If something has happened since this turn began, a job may have become ready.
+            if not behind or not (running or elsewhere or self._wake.is_set()):
+                return
             if deadline is not None and time.monotonic() >= deadline:
                 names = ", ".join(job.label for job in behind[:5])
                 raise UnavailableError(f"not fresh after {timeout}: still behind: {names}")
             left = wait if deadline is None else min(wait, deadline - time.monotonic())
             self._wake.wait(max(0.0, left))
-        failed = [job for job in self._behind(target, broken=True) if self._wanted(job)]
-        if failed:
-            shown = "; ".join(self._describe(job) for job in failed[:5])
-            raise JobFailedError(f"{len(failed)} of the jobs still fail: {shown}")
 
     def _behind(self, target: int, *, broken: bool = False) -> list[Job]:
-        """Jobs that do not reflect the snapshot `target`, or what is derived from it."""
-        board = self.runner.board
-        with self._runtime.database.read() as connection:
-            derived = joblog.all_outputs(connection)
+        """Jobs that do not reflect a snapshot; those that cannot get there only if asked for."""
         found = []
+        board = self.runner.board
         for entry in list(board.entries.values()):
             job = entry.job
-            stuck = job.state is State.ERROR or self.failures[job.id] >= _EAGER_TRIES
             if not self._wanted(job) or job.state in (State.PAUSED, State.CANCELED):
                 continue
-            if not broken and stuck:
-                continue
-            is_behind = board.is_stale(entry) and (
-                entry.watermark is None
-                or entry.watermark < target
-                or any(source in derived for source in job.sources)
-            )
-            if is_behind or (broken and stuck):
+            stuck = job.state is State.ERROR or self.failures[job.id] >= _EAGER_TRIES
+            late = entry.watermark is None or entry.watermark < target
+            if (stuck and broken) or (board.is_stale(entry) and late and not stuck):
                 found.append(job)
         return found
 
     def _describe(self, job: Job) -> str:
         with self._runtime.database.read() as connection:
             row = joblog.row(connection, job.id)
-        reason = error_of(row) or missing_consumer(row) if row is not None else "it was dropped"
+        reason = "it was dropped" if row is None else error_of(row) or note_of(row)
         return f"{job.label} ({reason or 'it was not run'})"
 
     # --- end --------------------------------------------------------------------------------
@@ -187,9 +194,9 @@ class Service:
     def close(self) -> None:
         """Stop what runs, wait for it, and leave nothing half done; may be called twice."""
         with self._close_lock:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
             self._stop.set()
             self._wake.set()
             self.scheduler.close()

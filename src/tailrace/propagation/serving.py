@@ -42,6 +42,10 @@ class Serving:
         """Where the metrics are."""
         return None if self._metrics is None else self._metrics.port
 
+    @property
+    def closed(self) -> bool:
+        return self.service.closed
+
     def resize(self, workers: int) -> None:
         """Change how many iterations run at once."""
         if workers < 1:

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
 from tailrace.propagation import joblog
 from tailrace.propagation.consumer import find_consumer, known_consumers
 from tailrace.propagation.job import State
@@ -52,24 +53,19 @@ def error_of(row: Any) -> str | None:
     return None if found is None else str(found["message"])
 
 
-def missing_consumer(row: Any) -> str | None:
-    """What to do, if this process does not have a job's consumer."""
-    if find_consumer(row.kind) is not None:
-        return None
-    return (
-        f"no consumer {row.kind!r} is known in this process, which leaves the job alone: "
-        f"import the module that defines it (known here: {', '.join(known_consumers())})"
-    )
-
-
-def _missing_trigger(row: Any) -> str | None:
-    trigger = json.loads(row.spec)["trigger"]
-    if not isinstance(make_trigger(trigger["job_type"], trigger["schedule"]), Unknown):
-        return None
-    return (
-        f"no trigger {trigger['job_type']!r} is known in this process, which leaves the job alone: "
-        "import the module that defines it"
-    )
+def note_of(row: Any) -> str | None:
+    """What to do, if this process lacks what a job needs, and so leaves it alone."""
+    if find_consumer(row.kind) is None:
+        return (
+            f"no consumer {row.kind!r} is known in this process, which leaves the job alone: "
+            f"import the module that defines it (known here: {', '.join(known_consumers())})"
+        )
+    spec = json.loads(row.spec)["trigger"]
+    trigger = make_trigger(spec["job_type"], spec["schedule"])
+    if isinstance(trigger, Unknown):
+        reason = trigger.schedule.get("reason") or f"no trigger {spec['job_type']!r} is known"
+        return f"{reason} in this process, which leaves the job alone: import its module"
+    return None
 
 
 def statuses(connection: sa.Connection, rows: Sequence[Any]) -> list[JobStatus]:
@@ -77,7 +73,8 @@ def statuses(connection: sa.Connection, rows: Sequence[Any]) -> list[JobStatus]:
     newest = lookup.newest_snapshot(connection)
     ids = [row.job_id for row in rows]
     sources = joblog.sources_of(connection, ids)
-    outputs = {job_id: joblog.outputs_of(connection, job_id, owned=True) for job_id in ids}
+    derived = joblog.owned_outputs(connection)
+    outputs = {job_id: derived.get(job_id, []) for job_id in ids}
     tables = {table for some in (*sources.values(), *outputs.values()) for table in some}
     changed = joblog.last_changes(connection, tables)
     names = _names(connection, tables)
@@ -106,14 +103,14 @@ def _status(
         state=State(row.state),
         watermark=newest if fresh else stored,
         is_fresh=fresh,
-        sources=tuple(names[table] for table in sources),
-        outputs=tuple(names[table] for table in outputs),
+        sources=tuple(names.get(table, f"table {table}") for table in sources),
+        outputs=tuple(names.get(table, f"table {table}") for table in outputs),
         spec=json.loads(row.spec),
         error=None if failure is None else failure["message"],
         error_code=None if failure is None else failure["code"],
         tries=row.tries,
         retry_at=row.retry_at,
-        note=missing_consumer(row) or _missing_trigger(row),
+        note=note_of(row),
         created_at=row.created_at,
     )
 
@@ -123,9 +120,10 @@ def _names(connection: sa.Connection, tables: set[int]) -> dict[int, str]:
     query = (
         sa.select(t.table.c.table_id, t.schema.c.schema_name, t.table.c.table_name)
         .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
-        .where(t.table.c.table_id.in_(sorted(tables)))
         .order_by(t.table.c.begin_snapshot)
     )
     return {
-        row.table_id: f"{row.schema_name}.{row.table_name}" for row in connection.execute(query)
+        row.table_id: f"{row.schema_name}.{row.table_name}"
+        for some in in_batches(sorted(tables))
+        for row in connection.execute(query.where(t.table.c.table_id.in_(some)))
     }

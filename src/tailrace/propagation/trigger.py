@@ -45,7 +45,16 @@ T = TypeVar("T", bound=type[Trigger])
 @lru_cache(maxsize=10_000)
 def _made(job_type: str, schedule: str) -> Trigger:
     made = _registered.get(job_type)
-    return (made or Unknown)(json.loads(schedule))
+    if made is None:
+        return Unknown({})
+    try:
+        return made(json.loads(schedule))
+    except InvalidError:
+        raise
+    except Exception as error:
+        raise InvalidError(
+            f"the trigger {job_type!r} does not take {schedule}: {error!r}"
+        ) from error
 
 
 def trigger(name: str) -> Callable[[T], T]:
@@ -93,12 +102,16 @@ class Periodic(Trigger):
 
 
 class Unknown(Trigger):
-    """Stands for one that this process does not have: its jobs are left alone here."""
+    """Stands for one that this process cannot make: its jobs are left alone here."""
 
 
 def make_trigger(job_type: str, schedule: Mapping[str, Any]) -> Trigger:
     """The trigger of a spec; equal ones are one object, because there are many jobs."""
-    return _made(job_type, json.dumps(schedule, sort_keys=True))
+    try:
+        return _made(job_type, json.dumps(schedule, sort_keys=True))
+    except InvalidError as error:
+        # It was taken when it was registered: this process has another version of the class.
+        return Unknown({"reason": str(error)})
 
 
 def check_trigger(job_type: object, schedule: object) -> None:
@@ -108,7 +121,11 @@ def check_trigger(job_type: object, schedule: object) -> None:
         raise InvalidError(f"there is no trigger {job_type!r}: use one of {known}")
     if not isinstance(schedule, Mapping):
         raise InvalidError(f"a trigger's schedule is a dict, not {schedule!r}")
-    make_trigger(str(job_type), schedule)
+    try:
+        text = json.dumps(schedule, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"a trigger's schedule has to be JSON: {error}") from error
+    _made(str(job_type), text)
 
 
 def parse_interval(given: object) -> timedelta:

@@ -50,7 +50,7 @@ class Watch:
 
         url = self._database.url.set(drivername="postgresql")
         address = url.render_as_string(hide_password=False)
-        with psycopg.connect(address, autocommit=True) as connection:
+        with psycopg.connect(address, autocommit=True, connect_timeout=10) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
             self._notify()  # what was written before we listened
             while not self._stop.is_set():

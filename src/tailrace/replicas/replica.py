@@ -27,6 +27,7 @@ from tailrace.store.types import quote, spark_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from tailrace.store.table import Table
     from tailrace.store.transaction import Transaction
 
 _OPTIONS = {"kind", "table", "columns", "where"}
@@ -83,6 +84,8 @@ class Replica(Consumer):
         (source,) = changes.values()
         copy = txn.table(job.options["table"])
         names = self._names(source, job, copy.columns)
+        _widen(copy, source.info, names)
+        _check_condition(job, source.info)
         key = {c.name: names[c.name] for c in source.info.key_columns}
         where = job.options.get("where")
         if changes.kind is Kind.SNAPSHOT and job.since is not None:
@@ -127,6 +130,24 @@ class Replica(Consumer):
                 "unregister the replica and register it again"
             )
         return {now[number]: name for number, name in known.items()}
+
+
+def _widen(copy: Table, source: TableInfo, names: Mapping[str, str]) -> None:
+    """A column that was widened in the source is widened here, before the first larger value."""
+    have = copy.info
+    for column in source.columns:
+        if column.name in names and have.column(names[column.name]).type != column.type:
+            copy.widen_column(names[column.name], spark_type(column.type))
+
+
+def _check_condition(job: JobContext, source: TableInfo) -> None:
+    """The condition goes by names: they have to mean the columns that they meant at first."""
+    now = {name: source.column(name).id for name in _condition(job.options, source)}
+    if job.memory.setdefault("where", now) != now:
+        raise InvalidError(
+            f"a column of {source.full_name} that the replica's condition names is another one "
+            "now: unregister the replica and register it again"
+        )
 
 
 def _renamed(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:

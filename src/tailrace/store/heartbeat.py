@@ -14,8 +14,10 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.clock import Clock
-from tailrace.errors import UnavailableError
+from tailrace.log import get_logger
 from tailrace.settings import Settings
+
+log = get_logger("tailrace.heartbeat")
 
 
 class Heartbeat:
@@ -74,8 +76,8 @@ class Heartbeat:
         while not self._stop.wait(self._interval):
             try:
                 self.beat()
-            except UnavailableError:
-                continue  # the next beat may succeed; if none does in time, the sweep decides
+            except Exception as error:  # noqa: BLE001  (the next may succeed, or the sweep decides)
+                log.warning("heartbeat failed", error=repr(error)[:500])
 
     def close(self) -> None:
         """End the thread."""

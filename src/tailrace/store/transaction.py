@@ -53,14 +53,15 @@ class Transaction:
         runtime: Runtime,
         heartbeat: Heartbeat,
         *,
-        job_id: int | None = None,
         check: Callable[[], None] | None = None,
+        lent: bool = False,
     ) -> None:
-        """`job_id`: of the job whose output it may write; `check` may stop it at any call."""
+        """`check` may stop it at any call. While it is `lent`, its owner alone ends it."""
         self._runtime = runtime
         self._heartbeat = heartbeat
-        self._job_ids = {job_id}
+        self._job_ids: set[int] = set()  # jobs whose output it may write
         self._check = check
+        self.lent = lent
         self._work = Workspace(id=secrets.token_hex(8))
         self._registered = False
         self._open = True
@@ -129,6 +130,12 @@ class Transaction:
         check_name(plain, "table")
         schema_id = self._schema_id(schema)
         if schema_id is None:
+            taken = self._schema_row(schema)
+            if taken is not None and taken.tenant != self._runtime.tenant:
+                raise NotFoundError(
+                    f"the tenant {self._runtime.tenant!r} has no schema {schema!r}, and that name "
+                    "is taken: lake.create_schema(…) another, and name it before the table"
+                )
             raise NotFoundError(f"there is no schema {schema!r}: lake.create_schema({schema!r})")
         if self._peek(schema, plain) is not None:
             raise InvalidError(f"the table {schema}.{plain} exists already")
@@ -296,6 +303,7 @@ class Transaction:
 
     def commit(self) -> int:
         """Make everything visible as one snapshot, and return its number."""
+        self._check_lent()
         self._check_open()
         try:
             if self._work.needs_snapshot or self._work.also:
@@ -312,6 +320,7 @@ class Transaction:
 
     def rollback(self) -> None:
         """Give everything up. Its objects are deleted now or, if that fails, by the sweep."""
+        self._check_lent()
         if not self._open:
             return
         self._open = False
@@ -325,6 +334,7 @@ class Transaction:
                 self._runtime.storage.delete(self._work.objects)
 
     def __enter__(self) -> Transaction:
+        self._check_lent()
         return self
 
     def __exit__(
@@ -339,6 +349,13 @@ class Transaction:
             self.commit()
 
     # --- inside -----------------------------------------------------------------------------
+
+    def _check_lent(self) -> None:
+        if self.lent:
+            raise InvalidError(
+                "this transaction commits by itself when the consumer returns, together with the "
+                "job's watermark: write through it, and leave its end to the iteration"
+            )
 
     def _check_open(self) -> None:
         if not self._open:

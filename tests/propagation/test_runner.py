@@ -1,0 +1,202 @@
+"""The runner, step by step: sequences that are too rare for dice, each of which broke it once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tailrace
+from tailrace.propagation import joblog
+from tailrace.propagation.spec import complete
+from tests.propagation.simulation import SimNode, World
+from tests.propagation.test_simulation import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Stage(World):
+    """A world in which the test says what happens: one table, two nodes."""
+
+    def __init__(self, database: Any) -> None:
+        super().__init__(database, seed=0)
+        self.tables, self.changes = [1], {1: []}
+        self.nodes = []
+        self._clear()
+        self.start_node()
+        self.start_node()
+
+    def job(self, job_type: str = "default", **schedule: Any) -> int:
+        before = set(self.jobs)
+        self.names += 1
+        trigger = {"job_type": job_type, "schedule": schedule}
+        spec = complete({"trigger": trigger, "consumer": {"kind": "sim"}})
+        with self.database.lock() as connection:
+            job_id = joblog.insert(
+                connection,
+                tenant="default",
+                home="main.t",
+                name=f"j{self.names}",
+                spec=spec,
+                sources=[1],
+                outputs=[],
+                now=self.clock.now(),
+            )
+        from tests.propagation.simulation import ModelJob
+
+        self.jobs[job_id] = ModelJob(sources=(1,))
+        assert job_id not in before
+        return job_id
+
+    def settle(self, node: SimNode) -> None:
+        while self._settle(node):
+            pass
+
+    def drop_job(self, job_id: int) -> None:
+        with self.database.lock() as connection:
+            assert joblog.drop(connection, job_id, self.clock.now())
+        self.jobs[job_id].dropped = True
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with catalog() as database:
+        yield Stage(database)
+
+
+def test_a_job_whose_table_lost_its_last_follower_in_the_same_look_skips_nothing(
+    stage: Stage,
+) -> None:
+    one, two = stage.nodes
+    old = stage.job()
+    stage.commit()
+    stage.settle(one)
+    stage.look_on(two)
+    stage.drop_job(old)
+    new = stage.job()
+    stage.settle(one)
+    stage.commit()
+    stage.look_on(two)
+    stage.commit()
+    stage.settle(two)  # the model objects if a change is skipped
+    assert stage.jobs[new].covered == stage.snapshot
+
+
+def test_the_claim_of_a_dead_node_holds_nobody(stage: Stage) -> None:
+    one, two = stage.nodes
+    stage.job()
+    mine = stage.job()
+    stage.commit()
+    stage.settle(one)
+    stage.commit()
+    stage.look_on(one)
+    (flight,) = one.flights
+    stage.fly_on(one, flight)  # claims both
+    stage.fly_on(one, flight, may_fail=False)  # commits the first, and dies
+    stage.nodes.remove(one)
+    two.runner._knows = lambda _: False
+    stage.clock.time += timedelta(minutes=2)
+    two.heartbeat = stage.clock.now()
+    stage.commit()
+    stage.look_on(two)
+    two.runner._knows = lambda _: True
+    stage.clock.time += timedelta(minutes=2)
+    two.heartbeat = stage.clock.now()
+    stage.settle(two)
+    assert stage.jobs[mine].covered == stage.snapshot
+
+
+def test_a_new_node_is_asked_about_before_its_work_is_planned_again(stage: Stage) -> None:
+    one, two = stage.nodes
+    stage.job()
+    stage.commit()
+    stage.look_on(two)
+    stage.look_on(one)
+    stage.fly_on(one, one.flights[0])
+    stage.start_node()  # later than the last time that two asked who is alive
+    late = stage.nodes[-1]
+    stage.job("greedy")
+    stage.look_on(late)
+    stage.fly_on(late, late.flights[0])
+    two.flights.clear()
+    for entry in two.runner.board.entries.values():
+        entry.flight = None
+    assert two.runner.look() == []
+
+
+def test_a_retry_of_a_straggler_does_not_hold_the_others(stage: Stage) -> None:
+    one, two = stage.nodes
+    stage.nodes.remove(two)
+    front = stage.job()
+    stage.commit()
+    stage.settle(one)
+    behind = stage.job()
+    stage.look_on(one)
+    stage.fly_on(one, one.flights[0])
+    (first,) = one.flights
+    stage.fly_on(one, first, may_fail=False)
+    stage.fly_on(one, first)
+    assert stage.jobs[behind].covered is not None
+    # The front goes on while the other one fails at catching up.
+    with stage.database.lock() as connection:
+        joblog.write(connection, behind, watermark=0, claim_to=1, catches_up=1)
+    stage.jobs[behind].covered, stage.jobs[behind].claim = 0, (0, 1)
+    stage.commit()
+    stage.look_on(one)
+    assert {work.jobs for work in (f.work for f in one.flights)} == {(front,), (behind,)}
+
+
+def test_groups_survive_the_registration_of_a_trigger(stage: Stage) -> None:
+    (one, *_) = stage.nodes
+    first = stage.job()
+    stage.settle(one)
+    tailrace.trigger("another")(type("Another", (tailrace.Trigger,), {}))
+    second = stage.job()
+    stage.commit()
+    stage.settle(one)
+    stage.commit()
+    stage.look_on(one)
+    assert [flight.work.jobs for flight in one.flights] == [(first, second)]
+
+
+def test_a_trigger_that_cannot_be_made_stops_only_its_own_jobs(stage: Stage) -> None:
+    (one, *_) = stage.nodes
+
+    @tailrace.trigger("moody")
+    class Moody(tailrace.Trigger):
+        good = True
+
+        def __init__(self, schedule: Any) -> None:
+            super().__init__(schedule)
+            if not Moody.good:
+                raise KeyError("at")
+
+    moody, plain = stage.job("moody"), stage.job()
+    Moody.good = False
+    tailrace.trigger("moody")(Moody)  # as another process with another version has it
+    stage.commit()
+    stage.settle(one)
+    assert stage.jobs[plain].covered == stage.snapshot
+    assert stage.jobs[moody].covered is None
+    Moody.good = True
+    tailrace.trigger("moody")(Moody)
+    stage.clock.time += timedelta(minutes=1)  # the next reconciliation
+    one.heartbeat = stage.clock.now()
+    stage.settle(one)
+    assert stage.jobs[moody].covered == stage.snapshot
+
+
+def test_work_that_broke_down_without_a_word_is_tried_after_a_pause(stage: Stage) -> None:
+    (one, *_) = stage.nodes
+    stage.job()
+    stage.commit()
+    stage.look_on(one)
+    (flight,) = one.flights
+    one.runner.finished(flight.work, broken=True)
+    assert one.runner.look() == []
+    due = one.runner.next_due()
+    assert due is not None
+    stage.clock.time += timedelta(seconds=6)
+    assert len(one.runner.look()) == 1
