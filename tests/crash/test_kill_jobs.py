@@ -84,10 +84,13 @@ def test_fifty_kills(lake_args: LakeArgs, seed: int) -> None:
 
 
 def test_two_processes_never_commit_the_same_work(lake_args: LakeArgs) -> None:
-    with lake_args.connect(settings=servers.SETTINGS) as lake:
+    with lake_args.connect(settings=servers.PATIENT) as lake:
         servers.make(lake)
         events = [children.context().Event() for _ in range(2)]
-        running = [children.start(servers.serve, lake_args, event) for event in events]
+        running = [
+            children.start(servers.serve, lake_args, event, None, 1, servers.PATIENT)
+            for event in events
+        ]
         for event in events:
             assert event.wait(60)
         for number in range(60):

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
 # A node that was killed is taken over from soon.
 SETTINGS = tailrace.Settings(
-    node_timeout=timedelta(milliseconds=600),
+    node_timeout=timedelta(seconds=1),
     retry_first=timedelta(milliseconds=50),
     watch_interval=timedelta(milliseconds=50),
     reconcile_interval=timedelta(seconds=1),
 )
+# A node that lives is never taken for dead, however slow the machine is.
+PATIENT = replace(SETTINGS, node_timeout=timedelta(minutes=1))
 TABLES = ("one", "two")
 
 
@@ -81,7 +84,13 @@ def check(lake: tailrace.Lake) -> None:
             assert later.from_snapshot >= earlier.to_snapshot
 
 
-def serve(args: LakeArgs, ready: Any = None, step: str | None = None, nth: int = 1) -> None:
+def serve(
+    args: LakeArgs,
+    ready: Any = None,
+    step: str | None = None,
+    nth: int = 1,
+    settings: tailrace.Settings = SETTINGS,
+) -> None:
     """Serve a lake until ended; with a step, die when that is reached for the nth time."""
     reached = itertools.count(1)
     lock = threading.Lock()
@@ -91,7 +100,7 @@ def serve(args: LakeArgs, ready: Any = None, step: str | None = None, nth: int =
             if name == step and next(reached) == nth:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    with args.connect(settings=SETTINGS, on_step=on_step) as lake, lake.serving():
+    with args.connect(settings=settings, on_step=on_step) as lake, lake.serving():
         if ready is not None:
             ready.set()
         threading.Event().wait()

@@ -60,7 +60,8 @@ class SourceChanges:
             rows = rows.where(F.col(CHANGE) == change)
         elif change == DELETE:
             rows = rows.limit(0)
-        return rows.select(*(F.col(quote(name)) for name in self._names))
+        # By names: each Column would be some calls to the JVM of its own.
+        return rows.select([quote(name) for name in self._names])
 
     def arrow(self, change: str) -> pa.Table:
         """`"insert"` or `"delete"`: those rows in memory, if they are small."""

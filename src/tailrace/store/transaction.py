@@ -21,7 +21,7 @@ from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.store import keys as key_search
 from tailrace.store import lookup
 from tailrace.store import rows as row_checks
-from tailrace.store.commit import commit
+from tailrace.store.commit import commit, commit_callbacks
 from tailrace.store.deletes import union
 from tailrace.store.files import DataFile, Op
 from tailrace.store.heartbeat import Heartbeat
@@ -306,7 +306,9 @@ class Transaction:
         self._check_lent()
         self._check_open()
         try:
-            if self._work.needs_snapshot or self._work.also:
+            if not self._registered and not self._work.needs_snapshot:
+                self.snapshot = commit_callbacks(self._runtime, self._work)
+            elif self._work.needs_snapshot or self._work.also:
                 self._register()
                 self.snapshot = commit(self._runtime, self._work, self.base)
                 self._heartbeat.forget(self._work.id)
