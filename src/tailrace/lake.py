@@ -17,7 +17,7 @@ from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.log import log_to_stderr
+from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, normalize_data_path
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.job import Job
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOG_FILE = "catalog.sqlite"
+
+log = get_logger("tailrace.lake")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +245,10 @@ class Lake:
     def serve(self, port: int = 8707, *, host: str = "127.0.0.1") -> None:
         """Run the jobs of all tenants until SIGINT or SIGTERM; metrics for Prometheus on a port."""
         log_to_stderr()
-        with self.serving(metrics_port=port, host=host):
+        with self.serving(metrics_port=port, host=host) as serving:
+            log.info("serving", metrics=f"http://{host}:{serving.metrics_port}/metrics")
             wait_for_signal()
+            log.info("stopping")
 
     def usage(self, since: date) -> list[Usage]:
         """Iterations, seconds, rows and bytes of this tenant's jobs, by day."""
