@@ -20,8 +20,9 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, normalize_data_path
 from tailrace.propagation.history import Usage, usage
+from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job
-from tailrace.propagation.jobs import Jobs, fail_followers
+from tailrace.propagation.jobs import Jobs, fail_followers, seconds
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
@@ -224,7 +225,9 @@ class Lake:
         self._run_some(lambda job: job.tenant == tenant, timeout)
 
     def _run_some(self, wanted: Callable[[Job], bool], timeout: float | timedelta | None) -> None:
-        limit = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
+        check_outside("lake.run_until_fresh()")
+        given = seconds(timeout)
+        limit = None if given is None else timedelta(seconds=given)
         with Service(self._runtime, self._heartbeat, eager=True, wanted=wanted) as service:
             self._services.append(service)
             try:
@@ -247,16 +250,20 @@ class Lake:
         log_to_stderr()
         with self.serving(metrics_port=port, host=host) as serving:
             log.info("serving", metrics=f"http://{host}:{serving.metrics_port}/metrics")
-            wait_for_signal()
-            log.info("stopping")
+            wait_for_signal(lambda: serving.closed)
+            log.info("stopping", running=serving.service.scheduler.running)
 
-    def usage(self, since: date) -> list[Usage]:
-        """Iterations, seconds, rows and bytes of this tenant's jobs, by day."""
+    def usage(self, since: date | None = None) -> list[Usage]:
+        """Iterations, seconds, rows and bytes of this tenant's jobs, by day; of the last 30."""
+        since = since or self._runtime.clock.now().date() - timedelta(days=30)
+        if not isinstance(since, date):
+            raise InvalidError(f"usage(since=…) takes a date, not {since!r}")
         with self._runtime.database.read() as connection:
             return usage(connection, self._runtime.tenant, since)
 
     def close(self) -> None:
         """Stop what runs here and close the catalog. The Spark session stays: it may be shared."""
+        check_outside("lake.close()")
         for service in list(self._services):
             service.close()
         self._heartbeat.close()

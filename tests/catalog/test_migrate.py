@@ -56,6 +56,7 @@ def test_a_lake_of_the_first_version_is_brought_up_to_date(lake_args: LakeArgs) 
         lake.create_table("orders", {"id": "int"}, primary_key="id").append([{"id": 1}])
         with lake._runtime.database.lock() as connection:  # what the first version had not
             t.propagation.drop_all(connection)
+            connection.execute(sa.delete(t.own_metadata).where(t.own_metadata.c.key == "lake_id"))
             connection.execute(
                 sa.update(t.own_metadata).where(t.own_metadata.c.key == "version").values(value="1")
             )

@@ -447,3 +447,135 @@ def test_fresh_is_reached_beside_a_busy_writer(sqlite_lake: tailrace.Lake) -> No
         writer.join()
     sqlite_lake.run_until_fresh()
     assert recorder.net() == bag(table.to_arrow())
+
+
+def test_what_a_failed_try_did_to_its_memory_leaves_no_trace(sqlite_lake: tailrace.Lake) -> None:
+    orders(sqlite_lake)
+    fails = [True, True, False]
+    seen: list[int] = []
+
+    @tailrace.consumer("nested")
+    def nested(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        counts = job.memory.setdefault("counts", {"runs": 0})
+        seen.append(counts["runs"])
+        counts["runs"] += 1
+        if fails.pop(0):
+            raise ConnectionError("away")
+
+    sqlite_lake.jobs.register("orders", "nested", spec("nested"))
+    sqlite_lake.run_until_fresh()
+    assert seen == [0, 0, 0]
+
+
+class MuteError(Exception):
+    """An error that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("memory", "error", "message"),
+    [
+        ({1, 2}, None, "job.memory has to be JSON"),
+        (float("nan"), None, "job.memory has to be JSON"),
+        (1, MuteError(), "MuteError: it does not say"),
+    ],
+)
+def test_a_failure_is_entered_whatever_it_is_and_siblings_go_on(
+    sqlite_lake: tailrace.Lake, memory: Any, error: Exception | None, message: str
+) -> None:
+    orders(sqlite_lake)
+
+    @tailrace.consumer("junk")
+    def junk(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        job.memory["inner"] = {"value": memory}
+        if error is not None:
+            raise error
+
+    sqlite_lake.jobs.register("orders", "junk", spec("junk", priority=1))
+    sqlite_lake.jobs.register("orders", "copy", replica("orders_copy"))
+    with pytest.raises(tailrace.JobFailedError, match=message):
+        sqlite_lake.run_until_fresh()
+    assert same(sqlite_lake, "orders", "orders_copy")
+    assert sqlite_lake.jobs.status("orders", "junk").tries > 0
+
+
+@pytest.mark.parametrize("local_rows", [200_000, 2])
+def test_batches_bring_deletes_first(
+    sqlite_lake_args: LakeArgs, spark: SparkSession, local_rows: int
+) -> None:
+    with opened(sqlite_lake_args, spark, local_rows=local_rows) as lake:
+        table = orders(lake)
+        lake.create_table("mirror", ORDERS, primary_key="id")
+
+        @tailrace.consumer("mirror")
+        def mirror(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+            for batch in changes.batches():
+                assert batch.num_rows
+                for row in batch.to_pylist():
+                    if row.pop("_change") == DELETE:
+                        txn.table("mirror").delete([row])
+                    else:
+                        txn.table("mirror").upsert([row])
+
+        lake.jobs.register("orders", "mirror", spec("mirror"))
+        lake.run_until_fresh()
+        table.upsert([{"id": i, "v": "changed"} for i in range(3)])
+        table.delete([{"id": 4}])
+        lake.run_until_fresh()
+        assert same(lake, "orders", "mirror")
+
+
+def test_functions_that_would_do_nothing_are_no_consumers() -> None:
+    def generator(changes: Any, txn: Any, job: Any) -> Any:
+        yield changes
+
+    async def coroutine(changes: Any, txn: Any, job: Any) -> None:
+        """Never awaited."""
+
+    def short(changes: Any) -> None:
+        """Takes too little."""
+
+    for function, message in (
+        (generator, "no yield"),
+        (coroutine, "no async"),
+        (short, r"\(changes, txn, job\)"),
+    ):
+        with pytest.raises(tailrace.InvalidError, match=message):
+            tailrace.consumer("wrong")(function)
+
+
+def test_calls_that_would_wait_for_themselves_are_refused(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    orders(lake)
+    calls = [
+        lambda _: lake.run_until_fresh(),
+        lambda _: lake.jobs.wait("orders", "self"),
+        lambda _: lake.jobs.unregister("orders", "self"),
+        lambda _: lake.close(),
+        lambda txn: lake.jobs.unregister("orders", "self", txn=txn),
+    ]
+
+    @tailrace.consumer("self")
+    def itself(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        for call in calls:
+            with pytest.raises(tailrace.InvalidError, match=r"wait for itself|cannot unregister"):
+                call(txn)
+
+    lake.jobs.register("orders", "self", spec("self"))
+    lake.run_until_fresh(timeout=20)
+    assert lake.jobs.status("orders", "self").error is None
+
+
+def test_a_consumer_may_not_drop_its_own_source(sqlite_lake: tailrace.Lake) -> None:
+    orders(sqlite_lake)
+
+    @tailrace.consumer("sawing")
+    def sawing(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        txn.drop_table("orders")
+
+    sqlite_lake.jobs.register("orders", "sawing", spec("sawing"))
+    with pytest.raises(tailrace.JobFailedError, match="may not drop a source"):
+        sqlite_lake.run_until_fresh()
+    assert "main.orders" in sqlite_lake.tables()

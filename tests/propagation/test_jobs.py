@@ -59,6 +59,16 @@ if TYPE_CHECKING:
             {"consumer": {"kind": "replica", "table": "c", "where": "id = (select 1)"}},
             "about one row",
         ),
+        (
+            {"consumer": {"kind": "replica", "table": "c", "where": "rand() > 0.5"}},
+            "does not always say the same",
+        ),
+        (
+            {"consumer": {"kind": "replica", "table": "c", "where": "v > now()"}},
+            "does not always say the same",
+        ),
+        ({"consumer": {"kind": "replica", "table": "c", "where": "1"}}, "is no condition"),
+        ({"consumer": {"kind": "replica", "table": "c", "where": "id > 1; id"}}, "cannot read"),
     ],
 )
 def test_a_bad_spec_is_refused_and_changes_nothing(
@@ -178,6 +188,20 @@ def test_small_surprises(sqlite_lake: tailrace.Lake) -> None:
         with pytest.raises(tailrace.NotFoundError, match="no job"):
             lake.jobs.pause("orders", "other", txn=txn)
     assert lake.jobs.status("orders", "log").state == "paused"
+    txn = lake.transaction()
+    lake.jobs.register("orders", "brief", spec("x"), txn=txn)
+    with pytest.raises(tailrace.InvalidError, match="by this very transaction"):
+        lake.jobs.unregister("orders", "brief", txn=txn)
+    txn.rollback()
+    for timeout in ("10s", -1, True):
+        with pytest.raises(tailrace.InvalidError, match="a number of seconds"):
+            lake.run_until_fresh(timeout)  # type: ignore[arg-type]
+    with pytest.raises(tailrace.InvalidError, match="a snapshot is a number"):
+        lake.jobs.wait("orders", "log", "5")  # type: ignore[arg-type]
+    with pytest.raises(tailrace.InvalidError, match="takes a date"):
+        lake.usage("2026-01-01")  # type: ignore[arg-type]
+    with pytest.raises(tailrace.InvalidError, match="built-in trigger"):
+        tailrace.trigger("greedy")(tailrace.Trigger)
     with pytest.raises(tailrace.NotFoundError, match=r"no table main\.nothing"):
         lake.jobs.register("nothing", "log", {**spec("x"), "sources": ["orders"]})
     orders(lake, "other")

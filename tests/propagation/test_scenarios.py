@@ -346,6 +346,9 @@ def test_a_source_that_is_dropped_and_created_again_is_another_table(lake: tailr
     assert status.state == "error"
     assert status.error is not None
     assert "register the job again" in status.error
+    assert not status.is_fresh
+    with pytest.raises(tailrace.JobFailedError, match="register the job again"):
+        lake.jobs.wait("orders", "copy")
     table = orders(lake, rows=2)
     with pytest.raises(tailrace.JobFailedError, match="register the job again"):
         lake.run_until_fresh()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tailrace
-from tests.support.jobs import Recorder, orders, replica, same, spec
+from tests.support.jobs import Recorder, hold, orders, replica, same, spec
 from tests.support.process import free_port, listens, stop, wait_until
 
 if TYPE_CHECKING:
@@ -87,6 +87,15 @@ def test_serve_runs_until_it_is_told_to_stop(sqlite_lake_args: LakeArgs) -> None
         assert errors.count("event='iteration'") == 2
         assert same(lake, "orders", "orders_copy")
         assert lake.jobs.status("orders", "copy").state == "completed"
+
+
+def test_serve_ends_when_its_lake_is_closed(sqlite_lake_args: LakeArgs) -> None:
+    lake = sqlite_lake_args.connect()
+    server = hold(lambda: lake.serve(port=0))
+    wait_until(lambda: lake._services, what="a start")
+    lake.close()
+    server.join(30)
+    assert not server.is_alive()
 
 
 def test_a_lake_that_is_closed_stops_serving(sqlite_lake_args: LakeArgs) -> None:

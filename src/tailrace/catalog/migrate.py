@@ -30,6 +30,8 @@ def _create_propagation(connection: sa.Connection) -> None:
     connection.execute(
         sa.insert(t.counter), [{"name": name, "value": 0} for name in ("job", "lsn", "iteration")]
     )
+    # What tells this lake from others, for keys that are given to systems outside.
+    connection.execute(sa.insert(t.own_metadata).values(key="lake_id", value=uuid4().hex[:12]))
 
 
 # Migration n turns version n into n + 1. Never change one that was released: append.

@@ -70,7 +70,7 @@ class SourceChanges:
         return only(self._reading.table(), change).select(self._names)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of `_change` ("insert" or "delete") and the columns, one at a time."""
+        """Arrow batches of `_change` and the columns, one at a time: all deletes, then inserts."""
         for batch in self._reading.batches():
             yield batch.select([CHANGE, *self._names])
 
@@ -115,7 +115,7 @@ class Changes(Mapping[str, SourceChanges]):
         return self._only.deletes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Of the only source: Arrow batches of `_change` and the columns, one at a time."""
+        """Of the only source: Arrow batches of `_change` and the columns; deletes, then inserts."""
         return self._only.batches()
 
     @property

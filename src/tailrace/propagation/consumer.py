@@ -5,6 +5,7 @@ A user's is a function; the built-in kinds derive from `Consumer`, because they 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,7 @@ class JobContext:
     name: str
     table: str  # the table that it is named under
     tenant: str
+    lake: str  # an id of the lake
     options: Mapping[str, Any]  # the spec's "consumer"
     since: int | None  # None at the first run
     to: int
@@ -40,7 +42,7 @@ class JobContext:
     @property
     def idempotency_key(self) -> str:
         """The same at every try of an iteration, and never for another: for systems outside."""
-        return f"{self.id}-{'new' if self.since is None else self.since}-{self.to}"
+        return f"{self.lake}-{self.id}-{'new' if self.since is None else self.since}-{self.to}"
 
 
 class Consumer:
@@ -115,10 +117,30 @@ def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Functi
             _registered[name], FunctionConsumer
         ):
             raise InvalidError(f"{name!r} is a built-in kind: choose another name")
+        _check_function(name, function)
         register_consumer(name, FunctionConsumer(function, columns))
         return function
 
     return register
+
+
+def _check_function(name: str, function: Callable[..., Any]) -> None:
+    """A generator or a coroutine would do nothing, and its changes would count as delivered."""
+    kinds = (
+        inspect.isgeneratorfunction,
+        inspect.iscoroutinefunction,
+        inspect.isasyncgenfunction,
+    )
+    if any(is_kind(function) for is_kind in kinds):
+        raise InvalidError(f"the consumer {name!r} must be a plain function: no yield, no async")
+    try:
+        inspect.signature(function).bind("changes", "txn", "job")
+    except TypeError as error:
+        raise InvalidError(
+            f"the consumer {name!r} is called as {name}(changes, txn, job)"
+        ) from error
+    except ValueError:
+        pass  # a function in C that does not tell
 
 
 def register_consumer(name: str, made: Consumer) -> None:
@@ -132,6 +154,5 @@ def find_consumer(kind: str) -> Consumer | None:
 
 
 def known_consumers() -> list[str]:
-    """The names of all."""
     """The names of all."""
     return sorted(_registered)

@@ -8,6 +8,8 @@ same snapshot.
 
 from __future__ import annotations
 
+import copy
+import json
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +19,14 @@ from random import Random
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
-from tailrace.errors import NotFoundError, TailraceError, UnavailableError
+from tailrace.errors import InvalidError, NotFoundError, TailraceError, UnavailableError
 from tailrace.log import get_logger
 from tailrace.propagation import graph, history, joblog, retry
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext, find_consumer
 from tailrace.propagation.flight import Flight, Running
 from tailrace.propagation.history import Iteration
+from tailrace.propagation.inside import consuming
 from tailrace.propagation.job import Claim, Job, Kind
 from tailrace.propagation.joblog import FencedError
 from tailrace.propagation.reading import Reading, Readings
@@ -87,6 +90,7 @@ class Iterations:
         self._random = random or Random()  # noqa: S311  (pauses, no secrets)
         self._observe = observe
         self.readings = Readings(self._runtime)
+        self._lake: str | None = None
 
     def run(self, flight: Flight) -> None:
         """Run a work; what goes wrong with a job is entered with the job, and not raised."""
@@ -234,16 +238,29 @@ class Iterations:
             options=claim.spec["consumer"],
             since=claim.since,
             to=claim.to,
-            memory=dict(claim.status.get("memory", {})),
+            # A copy all the way down: what a try that fails does to it must leave no trace.
+            memory=copy.deepcopy(claim.status.get("memory", {})),
+            lake=self._lake_id(),
             is_canceled=lambda: flight.must_stop((claim.job.id,)),
         )
-        strategy = part.consumer.run(Changes(part.kind, since, claim.to, sources), txn, job)
+        with consuming(claim.job.label):
+            strategy = part.consumer.run(Changes(part.kind, since, claim.to, sources), txn, job)
+        _check_memory(job.memory)
         return _Consumed(part=part, job=job, strategy=strategy)
+
+    def _lake_id(self) -> str:
+        if self._lake is None:
+            with self._runtime.database.read() as connection:
+                self._lake = joblog.lake_id(connection)
+        return self._lake
 
     def _commit(
         self, flight: Flight, txn: Transaction, done: list[_Consumed], running: Running
     ) -> list[Iteration]:
         written = txn.written()
+        own = {source for one in done for source in one.part.claim.job.sources}
+        if own & txn.dropped():
+            raise InvalidError("a consumer may not drop a source of its own job")
         records: list[Iteration] = []
 
         def also(connection: sa.Connection, snapshot: int) -> None:
@@ -374,6 +391,15 @@ class Iterations:
         else:
             log.warning("iteration", error=done.error, **fields)
         self._observe(job, done)
+
+
+def _check_memory(memory: object) -> None:
+    try:
+        json.dumps(memory, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(
+            f"what a consumer leaves in job.memory has to be JSON: {error}"
+        ) from error
 
 
 def _enter_outputs(

@@ -44,6 +44,12 @@ def head(connection: sa.Connection) -> tuple[int, int]:
     return int(snapshot), int(lsn)
 
 
+def lake_id(connection: sa.Connection) -> str:
+    """What tells this lake from others."""
+    c = t.own_metadata.c
+    return str(connection.execute(sa.select(c.value).where(c.key == "lake_id")).scalar_one())
+
+
 def jobs_since(connection: sa.Connection, lsn: int) -> list[tuple[Job, bool]]:
     """The jobs written after a number, and whether each is dropped."""
     rows = connection.execute(sa.select(t.job).where(_J.lsn > lsn).order_by(_J.lsn)).all()

@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,7 @@ from tailrace.log import get_logger
 from tailrace.propagation import graph, history, joblog, retry
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.history import Iteration
+from tailrace.propagation.inside import check_outside
 from tailrace.propagation.iteration import source_gone
 from tailrace.propagation.job import Job, State
 from tailrace.propagation.node import live_nodes
@@ -132,15 +134,20 @@ class Jobs:
         waits until an iteration that is running has ended.
         """
         home = home_of(table)
+        if txn is not None and (home, fold(name)) in self._pending.get(txn, ()):
+            raise InvalidError(f"{home}/{name} is registered by this very transaction")
         with self._runtime.database.read() as connection:
             row = joblog.find(connection, self._runtime.tenant, home, name)
         if row is None:
             return False
         if txn is not None:
+            if txn.lent and txn.acts_for(row.job_id):
+                raise InvalidError(f"{home}/{name} cannot unregister itself from its own consumer")
             if txn.acts_for(row.job_id):
-                return False
+                return False  # this transaction drops it already
             self._drop(txn, row.job_id)
             return True
+        check_outside("lake.jobs.unregister(…) without txn=")
         try:
             with self._begin() as own:
                 self._drop(own, row.job_id)
@@ -314,8 +321,12 @@ class Jobs:
 
         If no process serves the lake, this one does the work.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        check_outside("lake.jobs.wait(…)")
+        limit = seconds(timeout)
+        deadline = None if limit is None else time.monotonic() + limit
         home = home_of(table)
+        if snapshot is not None and (isinstance(snapshot, bool) or not isinstance(snapshot, int)):
+            raise InvalidError(f"a snapshot is a number, not {snapshot!r}")
         with self._runtime.database.read() as connection:
             newest = lookup.newest_snapshot(connection)
             target = newest if snapshot is None else snapshot
@@ -361,6 +372,17 @@ class Jobs:
         if row is None:
             raise NotFoundError(f"there is no job {home}/{name}: lake.jobs.list() shows all")
         return row
+
+
+def seconds(timeout: object) -> float | None:
+    """A time limit in seconds; None for none."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, timedelta):
+        return timeout.total_seconds()
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+        raise InvalidError(f"a timeout is a number of seconds, not {timeout!r}")
+    return float(timeout)
 
 
 def home_of(table: str) -> str:

@@ -146,22 +146,28 @@ class Reading:
             return self._frame
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All of it, piece by piece; the driver holds one piece at a time."""
+        """All of it, deletes first, piece by piece; the driver holds one piece at a time."""
+        for change in [feed.INSERT] if self.only_inserts else [feed.DELETE, feed.INSERT]:
+            pieces = self._pieces(change)
+            for piece in pieces:
+                yield from (b for b in piece.to_batches(max_chunksize=65_536) if b.num_rows)
+
+    def _pieces(self, change: str) -> Iterator[pa.Table]:
         if self.is_small:
-            yield from self.table().to_batches(max_chunksize=65_536)
+            rows = self.table()
+            yield rows.filter(pc.equal(rows.column(CHANGE), change))
             return
         from pyspark.sql import functions as F
 
-        pieces = max(1, -(-self.rows // _BATCH_ROWS))
-        frame = self.frame().repartition(pieces).persist()
+        count = max(1, -(-self.rows // _BATCH_ROWS))
+        rows = self.frame().where(F.col(CHANGE) == change).repartition(count).persist()
+        schema = pa.schema([(CHANGE, pa.string()), *self._fields()])
         try:
-            for piece in range(pieces):
+            for piece in range(count):
                 with spark_faults():
-                    found = frame.where(F.spark_partition_id() == piece).toArrow()
-                schema = pa.schema([(CHANGE, pa.string()), *self._fields()])
-                yield from found.cast(schema).to_batches(max_chunksize=65_536)
+                    yield rows.where(F.spark_partition_id() == piece).toArrow().cast(schema)
         finally:
-            frame.unpersist()
+            rows.unpersist()
 
     def _fields(self) -> list[tuple[str, pa.DataType]]:
         return [(column.name, column.type) for column in self.info.columns]

@@ -41,7 +41,11 @@ def code_of(error: BaseException) -> int:
 
 def message_of(error: BaseException) -> str:
     """What is kept of an error: text that any catalog can store."""
-    text = f"{type(error).__name__}: {error}".strip()[:4000]
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001  (a user's class: its own mistake must not hide the error)
+        said = "it does not say what happened"
+    text = f"{type(error).__name__}: {said}".strip()[:4000]
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 

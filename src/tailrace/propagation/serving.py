@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -101,8 +101,9 @@ class Metrics:
             self._server, self._thread = prometheus.start_http_server(port, host, registry)
         except OSError as error:
             raise UnavailableError(
-                f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
-            ) from error
+                f"cannot listen on {host}:{port}: {error.strerror}; "
+                "choose another: lake.serve(port=…, host=…)"
+            ) from None
         self.port = int(self._server.server_port)
 
     def watch(self, service: Service) -> None:
@@ -143,19 +144,22 @@ def _register(registry: CollectorRegistry, service: Service) -> None:
     registry.register(Collector())
 
 
-def wait_for_signal() -> None:
-    """Return at SIGINT or SIGTERM."""
+def wait_for_signal(ended: Callable[[], bool]) -> None:
+    """Return at SIGINT or SIGTERM, or when it has ended by itself; a second signal ends at once."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop.set()
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
     old: dict[signal.Signals, Any] = {}
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(ValueError):  # only the main thread may
             old[number] = signal.signal(number, on_signal)
     try:
-        stop.wait()
+        while not stop.wait(0.2) and not ended():
+            pass
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

@@ -78,8 +78,9 @@ def statuses(connection: sa.Connection, rows: Sequence[Any]) -> list[JobStatus]:
     tables = {table for some in (*sources.values(), *outputs.values()) for table in some}
     changed = joblog.last_changes(connection, tables)
     names = _names(connection, tables)
+    there = lookup.tables_there(connection, newest, tables)
     return [
-        _status(row, newest, sources[row.job_id], outputs[row.job_id], changed, names)
+        _status(row, newest, sources[row.job_id], outputs[row.job_id], changed, names, there)
         for row in rows
     ]
 
@@ -91,9 +92,13 @@ def _status(
     outputs: Sequence[int],
     changed: dict[int, int],
     names: dict[int, str],
+    there: set[int],
 ) -> JobStatus:
     stored = row.watermark
-    fresh = stored is not None and all(changed.get(table, -1) <= stored for table in sources)
+    # A table that was dropped never changes again: that is not what fresh means.
+    fresh = stored is not None and all(
+        table in there and changed.get(table, -1) <= stored for table in sources
+    )
     failure = json.loads(row.status).get("error")
     return JobStatus(
         job_id=row.job_id,

@@ -63,6 +63,8 @@ def trigger(name: str) -> Callable[[T], T]:
     def register(made: T) -> T:
         if not issubclass(made, Trigger):
             raise InvalidError(f"the trigger {name!r} must be a class derived from Trigger")
+        if name in _registered and _registered[name].__module__ == __name__:
+            raise InvalidError(f"{name!r} is a built-in trigger: choose another name")
         made.name = name
         _registered[name] = made
         _made.cache_clear()

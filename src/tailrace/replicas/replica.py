@@ -31,6 +31,23 @@ if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction
 
 _OPTIONS = {"kind", "table", "columns", "where"}
+# Functions whose result depends on more than the row.
+_CHANGING = {
+    "rand",
+    "random",
+    "randn",
+    "uuid",
+    "now",
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "curdate",
+    "current_user",
+    "localtimestamp",
+    "monotonically_increasing_id",
+    "input_file_name",
+    "spark_partition_id",
+}
 
 
 class Replica(Consumer):
@@ -164,9 +181,22 @@ def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
     if not isinstance(where, str):
         raise InvalidError('a replica\'s where is a condition in Spark SQL: "amount > 0"')
     try:
-        tree = sqlglot.parse_one(where, dialect="spark")
+        parsed = sqlglot.parse(where, dialect="spark")
     except sqlglot.errors.SqlglotError as error:
-        raise InvalidError(f"cannot read the condition {where!r}: {error}") from error
-    if tree.find(exp.Subquery, exp.Select, exp.AggFunc):
+        found = getattr(error, "errors", None) or [{"description": "it is no expression"}]
+        reason = found[0]["description"]
+        raise InvalidError(f"cannot read the condition {where!r}: {reason}") from error
+    tree = parsed[0] if len(parsed) == 1 else None
+    if tree is None:
+        raise InvalidError(f"cannot read the condition {where!r}: it is not one expression")
+    if tree.find(exp.Subquery, exp.Select, exp.AggFunc, exp.Window, exp.Explode):
         raise InvalidError(f"the condition {where!r} must be about one row")
+    for call in tree.find_all(exp.Func):
+        name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+        if name.lower() in _CHANGING:
+            raise InvalidError(
+                f"the condition {where!r} does not always say the same of a row: {name.lower()}"
+            )
+    if isinstance(tree, exp.Literal | exp.Null):
+        raise InvalidError(f"{where!r} is no condition: write a comparison, as in 'amount > 0'")
     return {source.column(column.name).name for column in tree.find_all(exp.Column)}

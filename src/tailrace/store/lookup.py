@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -127,6 +127,18 @@ def table_by_id(connection: sa.Connection, table_id: int, at: int) -> TableInfo 
     """A table as it is at a snapshot, or None if it is not there then."""
     row = connection.execute(_TABLE_BY_ID, {"table_id": table_id, "at": at}).one_or_none()
     return None if row is None else _table_info(connection, row, at)
+
+
+def tables_there(connection: sa.Connection, at: int, ids: Iterable[int]) -> set[int]:
+    """Those of some tables that exist at a snapshot."""
+    c = t.table.c
+    return {
+        table_id
+        for some in in_batches(sorted(ids))
+        for table_id in connection.execute(
+            sa.select(c.table_id).where(c.table_id.in_(some), visible(t.table, at))
+        ).scalars()
+    }
 
 
 def table_exists(connection: sa.Connection, schema: str, name: str, at: int, tenant: str) -> bool:

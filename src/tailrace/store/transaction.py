@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -64,6 +65,7 @@ class Transaction:
         self.lent = lent
         self._work = Workspace(id=secrets.token_hex(8))
         self._registered = False
+        self._lock = Lock()
         self._open = True
         with runtime.database.read() as connection:
             self.base = lookup.newest_snapshot(connection)
@@ -290,6 +292,11 @@ class Transaction:
                 found.append((work.info, rows, sum(file.size for file in work.files)))
         return found
 
+    def dropped(self) -> set[int]:
+        """The ids of the committed tables that it drops."""
+        works = [*self._work.tables.values(), *self._work.replaced]
+        return {work.base.id for work in works if work.dropped and work.base is not None}
+
     # --- end --------------------------------------------------------------------------------
 
     def in_commit(self, also: Callable[[sa.Connection, int], None]) -> None:
@@ -367,10 +374,11 @@ class Transaction:
 
     def _register(self) -> None:
         self._check_open()
-        if not self._registered:
-            self._heartbeat.register(self._work.id, self.base)
-            self._registered = True
-            self._runtime.step("registered")
+        with self._lock:
+            if not self._registered:
+                self._heartbeat.register(self._work.id, self.base)
+                self._registered = True
+                self._runtime.step("registered")
 
     def _find(self, schema: str, name: str) -> TableWork:
         self._check_open()
