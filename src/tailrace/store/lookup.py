@@ -155,12 +155,15 @@ def list_tables(connection: sa.Connection, at: int, tenant: str) -> list[tuple[s
 
 def tables_ever(connection: sa.Connection, tenant: str) -> set[int]:
     """Ids of the tables that a tenant has or had."""
-    query = (
+    return set(connection.execute(_tables_of(tenant)).scalars())
+
+
+def _tables_of(tenant: str) -> sa.Select[int]:
+    return (
         sa.select(t.table.c.table_id)
         .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.table.c.schema_id)
         .where(_owner == tenant)
     )
-    return set(connection.execute(query).scalars())
 
 
 # One entry of what a snapshot did: a word, and a number or quoted names.
@@ -362,10 +365,14 @@ def changed_tables(
     """Ids of the tables whose rows changed after a snapshot, and when they did last."""
     c = t.own_table.c
     query = sa.select(c.table_id, c.last_change_snapshot).where(c.last_change_snapshot > since)
-    if tenant is not None:
-        query = (
-            query.join(t.table, t.table.c.table_id == c.table_id)
-            .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.table.c.schema_id)
-            .where(_owner == tenant)
-        )
-    return [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
+    found = [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
+    if tenant is None:
+        return found
+    # Apart, for the few that changed: joined, PostgreSQL may read all tables instead.
+    own = _tables_of(tenant)
+    seen = {
+        table_id
+        for some in in_batches([table_id for table_id, _ in found])
+        for table_id in connection.execute(own.where(t.table.c.table_id.in_(some))).scalars()
+    }
+    return [one for one in found if one[0] in seen]
