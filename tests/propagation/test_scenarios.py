@@ -329,7 +329,8 @@ def test_a_running_spark_job_is_canceled_by_a_drop(lake: tailrace.Lake) -> None:
     lake.jobs.register("orders", "endless", spec("endless"))
     with lake.serving():
         assert started.wait(30)
-        time.sleep(0.2)  # into Spark; whatever it has reached, the drop must end it
+        tracker = lake.spark.sparkContext.statusTracker()
+        wait_until(tracker.getActiveJobsIds, what="the Spark job")
         begun = time.monotonic()
         assert lake.jobs.unregister("orders", "endless")
         assert time.monotonic() - begun < 20
