@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -228,7 +229,8 @@ class Lake:
         check_outside("lake.run_until_fresh()")
         given = seconds(timeout)
         limit = None if given is None else timedelta(seconds=given)
-        with Service(self._runtime, self._heartbeat, eager=True, wanted=wanted) as service:
+        made = Service(self._runtime, self._heartbeat, eager=True, wanted=wanted)
+        with closing(made) as service:
             self._services.append(service)
             try:
                 service.run_until_fresh(limit)

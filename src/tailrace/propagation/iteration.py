@@ -419,7 +419,7 @@ def _enter_outputs(
             touched.add(info.id)
     if not touched:
         return
-    new = touched - set(joblog.outputs_of(connection, claim.job.id, owned=False))
+    new = touched - joblog.outputs_of(connection, claim.job.id)
     if new:
         graph.check_no_loop(connection, claim.job.label, claim.job.sources, new)
         joblog.add_outputs(connection, claim.job.id, sorted(new), owned=False)

@@ -103,20 +103,21 @@ def sources_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int
     return {job_id: tuple(tables) for job_id, tables in found.items()}
 
 
-def owned_outputs(connection: sa.Connection) -> dict[int, list[int]]:
-    """The tables that are derived, by job."""
+def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
+    """The tables that are derived by some jobs, by job."""
     c = t.job_output.c
-    found: dict[int, list[int]] = {}
-    for row in connection.execute(sa.select(c.job_id, c.table_id).where(c.owned == 1)):
-        found.setdefault(row.job_id, []).append(row.table_id)
+    found: dict[int, list[int]] = {job_id: [] for job_id in ids}
+    query = sa.select(c.job_id, c.table_id).where(c.owned == 1)
+    for some in in_batches(list(found)):
+        for row in connection.execute(query.where(c.job_id.in_(some))):
+            found[row.job_id].append(row.table_id)
     return found
 
 
-def outputs_of(connection: sa.Connection, job_id: int, *, owned: bool) -> list[int]:
-    """The tables that are derived by a job, or all that it writes to."""
+def outputs_of(connection: sa.Connection, job_id: int) -> set[int]:
+    """All tables that a job is known to write to."""
     c = t.job_output.c
-    query = sa.select(c.table_id).where(c.job_id == job_id)
-    return list(connection.execute(query.where(c.owned == 1) if owned else query).scalars())
+    return set(connection.execute(sa.select(c.table_id).where(c.job_id == job_id)).scalars())
 
 
 def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:

@@ -165,7 +165,7 @@ class Jobs:
         with self._runtime.database.read() as connection:
             derived = [
                 lookup.table_by_id(connection, table_id, txn.base)
-                for table_id in joblog.outputs_of(connection, job_id, owned=True)
+                for table_id in joblog.derived_by(connection, [job_id])[job_id]
             ]
         for info in derived:
             if info is not None:

@@ -17,6 +17,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
 from tailrace.propagation import backlog, history, joblog, node
 from tailrace.propagation.board import Board, Entry, GroupKey, group_key
 from tailrace.propagation.consumer import find_consumer
@@ -265,9 +266,9 @@ class Runner:
                 return
             first = self._kept_up is None
             watermarks = {} if first else self._moved(self.board.entries.values())
-        for some in _chunks(watermarks, 1000):  # others want to commit in between
+        for some in in_batches(watermarks.items()):  # others want to commit in between
             with self._runtime.database.lock() as connection:
-                joblog.advance(connection, some)
+                joblog.advance(connection, dict(some))
         with self._runtime.database.lock() as connection:
             joblog.delete_dropped(connection, now - settings.drop_retention)
             node.delete_dead(connection, self._runtime)
@@ -285,9 +286,3 @@ class Runner:
             if effective is not None and stored is not None and effective > stored:
                 moved[entry.job.id] = (stored, effective)
         return moved
-
-
-def _chunks(items: dict[int, tuple[int, int]], size: int) -> Iterable[dict[int, tuple[int, int]]]:
-    listed = list(items.items())
-    for start in range(0, len(listed), size):
-        yield dict(listed[start : start + size])

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
-from types import TracebackType
 
 from tailrace.errors import JobFailedError, UnavailableError
 from tailrace.log import get_logger
@@ -205,14 +204,3 @@ class Service:
             if self._thread is not None:
                 self._thread.join()
             self.node.close()
-
-    def __enter__(self) -> Service:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -28,8 +28,7 @@ class Serving:
     ) -> None:
         self._metrics = None if port is None else Metrics(host, port)
         try:
-            observe = self._observe
-            self.service = Service(runtime, heartbeat, observe=observe)
+            self.service = Service(runtime, heartbeat, observe=self._observe)
         except BaseException:
             self._close_metrics()
             raise

@@ -73,8 +73,7 @@ def statuses(connection: sa.Connection, rows: Sequence[Any]) -> list[JobStatus]:
     newest = lookup.newest_snapshot(connection)
     ids = [row.job_id for row in rows]
     sources = joblog.sources_of(connection, ids)
-    derived = joblog.owned_outputs(connection)
-    outputs = {job_id: derived.get(job_id, []) for job_id in ids}
+    outputs = joblog.derived_by(connection, ids)
     tables = {table for some in (*sources.values(), *outputs.values()) for table in some}
     changed = joblog.last_changes(connection, tables)
     names = _names(connection, tables)
