@@ -55,6 +55,7 @@ def test_a_lake_of_the_first_version_is_brought_up_to_date(lake_args: LakeArgs) 
     with lake_args.connect() as lake:
         lake.create_table("orders", {"id": "int"}, primary_key="id").append([{"id": 1}])
         with lake._runtime.database.lock() as connection:  # what the first version had not
+            t.views.drop_all(connection)
             t.propagation.drop_all(connection)
             connection.execute(sa.delete(t.own_metadata).where(t.own_metadata.c.key == "lake_id"))
             connection.execute(

@@ -34,10 +34,15 @@ def _create_propagation(connection: sa.Connection) -> None:
     connection.execute(sa.insert(t.own_metadata).values(key="lake_id", value=uuid4().hex[:12]))
 
 
+def _create_views(connection: sa.Connection) -> None:
+    t.views.create_all(connection)
+
+
 # Migration n turns version n into n + 1. Never change one that was released: append.
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_store,
     _create_propagation,
+    _create_views,
 )
 
 

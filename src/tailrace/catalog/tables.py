@@ -482,3 +482,26 @@ usage = sa.Table(
     sa.Column("rows_written", Int, nullable=False),
     sa.Column("bytes_written", Int, nullable=False),
 )
+
+# --- Views: the tables of version 3 -------------------------------------------------------------
+
+views = sa.MetaData()
+
+version = sa.Table(
+    "tailrace_version",
+    views,
+    sa.Column("table_id", Int, primary_key=True, autoincrement=False),
+    # The snapshot that made this version of a derived table.
+    sa.Column("commit_snapshot", Int, primary_key=True, autoincrement=False),
+    # The snapshot of the sources that it reflects.
+    sa.Column("label", Int, nullable=False),
+)
+job_upstream = sa.Table(
+    "tailrace_job_upstream",
+    views,
+    sa.Column("job_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("position", Int, primary_key=True, autoincrement=False),
+    # A job whose output this one reads at the same label: brought there first, in one commit.
+    sa.Column("upstream_id", Int, nullable=False),
+    sa.Index("tailrace_ix_job_upstream", "upstream_id"),
+)
