@@ -3,7 +3,8 @@
 A history is a random walk over what can happen: commits, registrations, drops, updates, failures,
 crashes, restarts, nodes that fall asleep and wake up too late. A model notes what every job's
 commits have covered, and objects at once when a change is skipped or delivered twice, when a
-watermark moves back, or when something is committed for a job that is gone.
+watermark moves back, when something is committed for a job that is gone, or when a job commits a
+snapshot that something beneath it does not reflect.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Flight:
 
     work: Work
     claims: dict[int, Claim] | None = None  # None: waiting
-    todo: list[int] = field(default_factory=list)
+    todo: list[tuple[int, ...]] = field(default_factory=list)  # bundles
 
 
 @dataclass(eq=False)
@@ -75,6 +76,8 @@ class ModelJob:
     """What must be true of a job."""
 
     sources: tuple[int, ...]
+    upstream: tuple[int, ...] = ()
+    labels: list[int] = field(default_factory=list)  # of all its commits
     covered: int | None = None  # the last `to` that was committed
     claim: tuple[int | None, int] | None = None  # begun and not committed
     dropped: bool = False
@@ -118,7 +121,14 @@ class World:
 
     def _clear(self) -> None:
         with self.database.write() as connection:
-            for table in (t.job, t.job_source, t.job_output, t.own_table, t.data_file):
+            for table in (
+                t.job,
+                t.job_source,
+                t.job_upstream,
+                t.job_output,
+                t.own_table,
+                t.data_file,
+            ):
                 connection.execute(sa.delete(table))
             connection.execute(sa.delete(t.snapshot).where(t.snapshot.c.snapshot_id > 0))
             rows = [
@@ -171,6 +181,13 @@ class World:
         self.names += 1
         if sources is None:
             sources = self.random.choice([[table] for table in self.tables] + [self.tables])
+        upstream: list[int] = []
+        if self.alive() and self.random.random() < 0.5:
+            for direct in self.random.sample(self.alive(), min(2, len(self.alive()))):
+                beneath = [*self.jobs[direct].upstream, direct]
+                upstream += [job_id for job_id in beneath if job_id not in upstream]
+            under = {table for job_id in upstream for table in self.jobs[job_id].sources}
+            sources = sorted(under.union(sources))
         spec = complete(
             {
                 "trigger": self.random.choice(TRIGGERS),
@@ -187,22 +204,26 @@ class World:
                 spec=spec,
                 sources=sources,
                 outputs=[],
+                upstream=upstream,
                 now=self.clock.now(),
             )
         assert job_id not in self.jobs, "a job id was given twice"
-        self.jobs[job_id] = ModelJob(sources=tuple(sources))
-        self.note(f"register {job_id} on {sources}: {spec['trigger']['job_type']}")
+        self.jobs[job_id] = ModelJob(sources=tuple(sources), upstream=tuple(upstream))
+        kind = spec["trigger"]["job_type"]
+        self.note(f"register {job_id} on {sources} and {upstream}: {kind}")
 
     def alive(self) -> list[int]:
         return [job_id for job_id, job in self.jobs.items() if not job.dropped]
 
     def drop(self) -> None:
         if self.alive():
-            job_id = self.random.choice(self.alive())
+            chosen = self.random.choice(self.alive())
+            above = [i for i in self.alive() if chosen in self.jobs[i].upstream]
             with self.database.lock() as connection:
-                assert joblog.drop(connection, job_id, self.clock.now())
-            self.jobs[job_id].dropped = True
-            self.note(f"drop {job_id}")
+                for job_id in [*above, chosen]:
+                    assert joblog.drop(connection, job_id, self.clock.now())
+                    self.jobs[job_id].dropped = True
+                    self.note(f"drop {job_id}")
 
     def replace(self) -> None:
         """Drop all jobs of a table, and register one anew."""
@@ -288,7 +309,7 @@ class World:
 
     def look_on(self, node: SimNode) -> None:
         for work in node.runner.look():
-            self.note(f"{node.id} plans {work.jobs}: {work.since} to {work.to}")
+            self.note(f"{node.id} plans {_shown(work)}")
             assert work.to <= self.snapshot
             node.flights.append(Flight(work))
         node.runner.keep_up()
@@ -305,12 +326,12 @@ class World:
         if flight.claims is None:
             self._claim(node, flight)
         elif flight.todo:
-            claim = flight.claims[flight.todo.pop(0)]
+            bundle = [flight.claims[job_id] for job_id in flight.todo.pop(0)]
             dice = self.random.random()
             if may_fail and dice < 0.2:
-                self._fail(claim, permanent=dice < 0.04)
+                self._fail(self.random.choice(bundle), permanent=dice < 0.04)
             elif not may_fail or dice < 0.9:
-                self._complete(claim)
+                self._complete(bundle)
             # Or it was stopped half-way, and only its release is written.
         else:
             self._land(node, flight)
@@ -322,27 +343,39 @@ class World:
                 connection, work, node=node.id, live=lambda _: self.live() | {node.id}
             )
         flight.claims = {claim.job.id: claim for claim in claims}
-        flight.todo = list(flight.claims)
+        flight.todo = [bundle for bundle in work.bundles() if bundle[0] in flight.claims]
         for claim in claims:
             job = self.jobs[claim.job.id]
             assert not job.dropped, f"job {claim.job.id} was claimed after its drop"
             assert not job.stopped, f"job {claim.job.id} was claimed after its cancel"
-            assert job.claim in (None, (claim.since, claim.to)), (
-                f"job {claim.job.id} had claimed {job.claim}, not {(claim.since, claim.to)}"
+            begun = job.claim
+            # What stands on others may have to go further than it was going to.
+            same = begun == (claim.since, claim.to) or (
+                begun is not None and bool(job.upstream) and begun[0] == claim.since
+            )
+            assert begun is None or (same and claim.to >= begun[1]), (
+                f"job {claim.job.id} had claimed {begun}, not {(claim.since, claim.to)}"
             )
             job.claim = (claim.since, claim.to)
-        self.note(f"{node.id} claims {flight.todo}: {work.since} to {work.to}")
+        self.note(f"{node.id} claims {flight.todo} to {work.to}")
 
-    def _complete(self, claim: Claim) -> None:
-        job, job_id = self.jobs[claim.job.id], claim.job.id
+    def _complete(self, bundle: list[Claim]) -> None:
+        jobs = [claim.job.id for claim in bundle]
         try:
             with self.database.lock() as connection:
-                joblog.complete(connection, claim, claim.status)
+                for claim in bundle:
+                    joblog.complete(connection, claim, claim.status)
         except FencedError:
             self.counts["fenced"] += 1
-            self.note(f"{job_id} is fenced")
+            self.note(f"{jobs} are fenced")
             return
-        self.note(f"{job_id} commits {claim.since} to {claim.to}")
+        self.counts["bundles"] += len(bundle) > 1
+        for claim in bundle:
+            self._covered(claim)
+        self.note(f"{jobs} commit {[claim.since for claim in bundle]} to {bundle[0].to}")
+
+    def _covered(self, claim: Claim) -> None:
+        job, job_id = self.jobs[claim.job.id], claim.job.id
         assert not job.dropped, f"job {job_id} committed after its drop"
         assert not job.stopped, f"job {job_id} committed after its cancel"
         if job.covered is None:
@@ -352,9 +385,20 @@ class World:
             assert claim.since >= job.covered, f"job {job_id} delivers changes twice"
             skipped = [s for s in self._changes(job) if job.covered < s <= claim.since]
             assert not skipped, f"job {job_id} skips {skipped}"
-            assert claim.to >= job.covered, f"the watermark of job {job_id} moves back"
+            assert claim.to > job.covered, f"the watermark of job {job_id} moves back"
+        for beneath in job.upstream:
+            self._reflects(beneath, claim.to, job_id)
         job.covered, job.claim = claim.to, None
+        job.labels.append(claim.to)
         self.counts["commits"] += 1
+
+    def _reflects(self, job_id: int, label: int, above: int) -> None:
+        """There is a version of a job's output that is what its sources say at a label."""
+        job = self.jobs[job_id]
+        version = max((one for one in job.labels if one <= label), default=None)
+        assert version is not None, f"job {above} is at {label}, and {job_id} beneath it nowhere"
+        missing = [s for s in self._changes(job) if version < s <= label]
+        assert not missing, f"job {above} is at {label}, and {job_id} beneath it lacks {missing}"
 
     def _changes(self, job: ModelJob) -> list[int]:
         return [snapshot for source in job.sources for snapshot in self.changes[source]]
@@ -451,9 +495,23 @@ class World:
         self.look_on(node)
         works = [flight.work for flight in node.flights]
         if self.settings.iteration_snapshots > 100:
-            groups = list(node.runner.board.groups.values())
-            assert sorted(sorted(w.jobs) for w in works) == sorted(sorted(g) for g in groups)
+            self._check_works(works, list(node.runner.board.groups.values()))
         self.rest()
+
+    def _check_works(self, works: list[Work], groups: list[list[int]]) -> None:
+        jobs = [job_id for work in works for job_id in work.jobs]
+        assert sorted(jobs) == sorted(self.alive()), "each job runs once"
+        work_of = {job_id: work for work in works for job_id in work.jobs}
+        for group in groups:
+            assert len({id(work_of[job_id]) for job_id in group}) == 1, f"{group} is apart"
+        for job_id in jobs:
+            bundles = [b for b in work_of[job_id].bundles() if job_id in b]
+            assert len(bundles) == 1
+            beneath = self.jobs[job_id].upstream
+            assert set(beneath) <= set(bundles[0]), f"{job_id} is apart from what is beneath it"
+            assert all(bundles[0].index(i) < bundles[0].index(job_id) for i in beneath)
+            if not beneath and not any(job_id in self.jobs[i].upstream for i in jobs):
+                assert bundles == [(job_id,)]
 
     def commit_all(self) -> None:
         tables, self.tables = self.tables, list(self.tables)
@@ -472,6 +530,11 @@ class World:
             self.commit()
         finally:
             self.random = real
+
+
+def _shown(work: Work) -> str:
+    parts = [f"{member.job.id} from {member.since}" for member in work.members]
+    return f"{', '.join(parts)} to {work.to}, together {work.together}"
 
 
 class _All(Random):

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import tables as t
 from tailrace.propagation.iteration import Flight, Iterations
-from tailrace.propagation.job import Work
+from tailrace.propagation.job import Member, Work
 from tailrace.propagation.joblog import jobs_since
 from tailrace.propagation.node import Node
 from tailrace.store.changes import DELETE, INSERT
@@ -260,9 +260,7 @@ def test_jobs_may_commit_together(lake: tailrace.Lake) -> None:
         with runtime.database.read() as connection:
             jobs = [job for job, _ in jobs_since(connection, -1)]
         work = Work(
-            members=tuple(jobs),
-            sources=jobs[0].sources,
-            since=jobs[0].watermark,
+            members=tuple(Member(job=job, since=job.watermark) for job in jobs),
             to=lake.snapshot,
             priority=0,
             tenant="default",

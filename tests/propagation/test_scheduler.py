@@ -44,6 +44,7 @@ class Desk:
         limit = self.limits.get(name, 100.0)
         flight.running[(1,)] = Running(
             tag=name,
+            job=1,
             started_at=datetime.now(UTC),
             started=time.monotonic(),
             deadline=time.monotonic() + limit,
@@ -58,7 +59,7 @@ class Desk:
         self.stops += 1
 
     def submit(self, tenant: str, number: int, priority: int = 0) -> Flight | None:
-        work = Work(members=(), sources=(), since=0, to=number, priority=priority, tenant=tenant)
+        work = Work(members=(), to=number, priority=priority, tenant=tenant)
         return self.scheduler.submit(work)
 
     def let_go(self, name: str) -> None:

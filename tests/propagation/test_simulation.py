@@ -88,6 +88,7 @@ def test_every_change_reaches_every_job_once() -> None:
     # The histories are worth something: all of it has happened.
     assert counts["commits"] > 5 * HISTORIES
     assert counts["fenced"] > HISTORIES / 50
+    assert counts["bundles"] > HISTORIES
 
 
 @pytest.mark.stress

@@ -36,7 +36,8 @@ class Entry:
     def moves_front(self, live: Collection[str]) -> bool:
         """Whether an iteration of it is running that takes its group further."""
         if self.flight is not None:
-            return self.flight.since is not None and not self.flight.catches_up
+            member = self.flight.by_job[self.job.id]
+            return member.since is not None and not member.catches_up
         running = self.job.node in live and self.job.watermark is not None
         return running and not self.job.catches_up
 
@@ -50,6 +51,7 @@ class Board:
     entries: dict[int, Entry] = field(default_factory=dict)
     groups: dict[GroupKey, list[int]] = field(default_factory=dict)
     by_source: dict[int, list[int]] = field(default_factory=dict)
+    standing_on: dict[int, list[int]] = field(default_factory=dict)  # jobs, by what is beneath
     last_change: dict[int, int] = field(default_factory=dict)  # of every source table
     claimed: set[int] = field(default_factory=set)  # jobs that some node runs
 
@@ -65,8 +67,19 @@ class Board:
                 self._remove(job.id)
                 continue
             self._place(job, old)
-            touched.add(group_key(job))
+            touched |= self.concerned(job.id)
         return touched
+
+    def concerned(self, job_id: int) -> set[GroupKey]:
+        """The groups to be looked at when a job has changed: its own, and of who waits for it."""
+        keys = {group_key(self.entries[job_id].job)}
+        if job_id in self.standing_on:
+            keys |= {group_key(self.entries[i].job) for i in self.standing_on[job_id]}
+        return keys
+
+    def upstream(self, job: Job) -> list[Entry]:
+        """What a job stands on."""
+        return [self.entries[i] for i in job.upstream if i in self.entries]
 
     def forget(self, job_ids: Iterable[int]) -> None:
         """Remove jobs whose rows are gone."""
@@ -79,6 +92,8 @@ class Board:
             self.entries[job.id] = Entry(job, job.watermark)
             for table in job.sources:
                 self.by_source.setdefault(table, []).append(job.id)
+            for beneath in job.upstream:
+                self.standing_on.setdefault(beneath, []).append(job.id)
         else:
             # What was begun must be ended from where it was begun, also by others.
             if job.claim_to is not None or old.job.watermark != job.watermark:
@@ -108,6 +123,10 @@ class Board:
             if not followers:
                 del self.by_source[table]
                 self.last_change.pop(table, None)
+        for beneath in entry.job.upstream:
+            self.standing_on[beneath].remove(job_id)
+            if not self.standing_on[beneath]:
+                del self.standing_on[beneath]
 
     def change(self, changed: Mapping[int, int], newest: int) -> set[GroupKey]:
         """Enter which tables changed up to a snapshot; returns the groups of their jobs."""
@@ -137,6 +156,10 @@ class Board:
     def effective(self, entry: Entry) -> int | None:
         """The snapshot that the job's output reflects: the newest, if nothing has changed since."""
         return entry.watermark if self.is_stale(entry) else self.snapshot
+
+    def is_settled(self, entry: Entry) -> bool:
+        """Whether it has nothing to do: not begun, and at the newest snapshot."""
+        return entry.job.claim_to is None and not self.is_stale(entry)
 
     def members(self, key: GroupKey) -> list[Entry]:
         return [self.entries[job_id] for job_id in self.groups.get(key, ())]

@@ -38,6 +38,14 @@ class JobContext:
     # its output, and only then. JSON.
     memory: dict[str, Any] = field(default_factory=dict)
     is_canceled: Callable[[], bool] = lambda: False
+    owned: list[str] = field(default_factory=list)  # see `owns`
+
+    def owns(self, table: str) -> None:
+        """Say that a table that this run makes is derived: closed to users, dropped with the job.
+
+        As if `Consumer.prepare` had made it, with the commit of the run.
+        """
+        self.owned.append(table)
 
     @property
     def idempotency_key(self) -> str:

@@ -19,6 +19,7 @@ class Running:
     """Jobs that run at this moment, and commit together."""
 
     tag: str  # of their Spark jobs
+    job: int  # the one whose turn it is
     started_at: datetime
     started: float  # by the monotonic clock
     deadline: float

@@ -2,8 +2,9 @@
 
 Always true: a job's output, its watermark, what its consumer remembers and its history are one
 commit, which fails if the job is no longer as it was claimed. A job that fails leaves its
-siblings alone. What was claimed and not committed stays claimed, so that the next try ends at the
-same snapshot.
+siblings alone. Jobs that stand on each other are a bundle: they run one after the other in one
+transaction, and the failure of one is entered with that one. What was claimed and not committed
+stays claimed, so that the next try ends at the same snapshot.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError, TailraceError, UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import graph, history, joblog, retry
+from tailrace.propagation import graph, history, joblog, retry, versions
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext, find_consumer
 from tailrace.propagation.flight import Flight, Running
@@ -34,7 +35,7 @@ from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import TableInfo, quoted_name
+from tailrace.store.schema import TableInfo, quoted_name, split_name
 from tailrace.store.transaction import Transaction
 
 log = get_logger("tailrace.iteration")
@@ -68,6 +69,17 @@ class _Consumed:
     part: _Part
     job: JobContext
     strategy: str | None
+    written: list[tuple[TableInfo, int, int]]  # by this job: tables, with rows and bytes
+    running: Running
+    seconds: float
+
+
+@dataclass
+class _Turn:
+    """Whose turn it is in a bundle: who is to blame if something goes wrong."""
+
+    part: _Part
+    running: Running
 
 
 class Iterations:
@@ -121,18 +133,23 @@ class Iterations:
     def _prepare(self, flight: Flight, parts: dict[int, _Part]) -> None:
         """Look up sources and consumers, and say which columns will be read, for all jobs."""
         work = flight.work
+        claims = list(flight.claims.values())
         with self._runtime.database.read() as connection:
             infos = {s: lookup.table_by_id(connection, s, work.to) for s in work.sources}
-            kind = Kind.TAIL if _has_history(connection, work.since) else Kind.SNAPSHOT
+            kinds = {
+                since: Kind.TAIL if _has_history(connection, since) else Kind.SNAPSHOT
+                for since in {claim.since for claim in claims}
+            }
         flight.names = {s: info.full_name for s, info in infos.items() if info is not None}
-        since = None if kind is Kind.SNAPSHOT else work.since
-        for claim in list(flight.claims.values()):
+        for claim in claims:
+            kind = kinds[claim.since]
             try:
                 part = self._part(claim, infos, kind)
             except Exception as error:  # noqa: BLE001  (a consumer's own code may raise anything)
                 self._fail(flight, claim, error, kind, None)
                 continue
             parts[claim.job.id] = part
+            since = None if kind is Kind.SNAPSHOT else claim.since
             for table, columns in part.columns.items():
                 part.readings[table] = self.readings.announce((table, since, work.to), columns)
 
@@ -177,8 +194,8 @@ class Iterations:
         jobs = tuple(part.claim.job.id for part in parts)
         if flight.must_stop(jobs):
             return
-        running = self._running(flight, parts)
-        flight.running[jobs] = running
+        turn = _Turn(parts[0], self._running(flight, jobs, parts[0]))
+        flight.running[jobs] = turn.running
         txn: Transaction | None = None
 
         def check() -> None:
@@ -187,20 +204,25 @@ class Iterations:
 
         # As the jobs' own tenant sees the lake.
         runtime = replace(self._runtime, tenant=parts[0].claim.job.tenant)
+        done: list[_Consumed] = []
         try:
-            with self._spark.tagged(running.tag):
+            with self._spark.tagged(turn.running.tag):
                 txn = Transaction(runtime, self._heartbeat, check=check, lent=True)
-                for part in parts:
+                for number, part in enumerate(parts):
+                    if number:
+                        check()
+                        turn.part, turn.running = part, self._running(flight, jobs, part)
+                        flight.running[jobs] = turn.running
                     txn.act_for(part.claim.job.id)
-                done = [self._consume(flight, part, txn, runtime) for part in parts]
-                self._runtime.step("consumed")
+                    done.append(self._consume(flight, part, txn, runtime, turn.running))
+                    self._runtime.step("consumed")
                 txn.lent = False
-                records = self._commit(flight, txn, done, running)
+                records = self._commit(flight, txn, done, turn)
         except BaseException as error:  # noqa: BLE001  (a consumer may raise anything, and exit)
             if txn is not None:
                 txn.lent = False
                 txn.rollback()
-            self._failed(flight, parts, error, running)
+            self._failed(flight, jobs, turn, error)
             return
         finally:
             del flight.running[jobs]
@@ -209,22 +231,22 @@ class Iterations:
             flight.claims.pop(part.claim.job.id, None)
             self._report(part.claim.job, record)
 
-    def _running(self, flight: Flight, parts: list[_Part]) -> Running:
-        jobs = [part.claim.job for part in parts]
-        limits = [job.timeout for job in jobs if job.timeout is not None]
-        default = self._runtime.settings.iteration_timeout.total_seconds()
-        now = time.monotonic()
+    def _running(self, flight: Flight, jobs: tuple[int, ...], part: _Part) -> Running:
+        """A job's turn; each has its own time, also in a bundle."""
+        job, now = part.claim.job, time.monotonic()
+        limit = job.timeout or self._runtime.settings.iteration_timeout.total_seconds()
         return Running(
-            tag=f"tailrace-{self._node_id}-{'-'.join(str(j.id) for j in jobs)}-{flight.work.to}",
+            tag=f"tailrace-{self._node_id}-{'-'.join(map(str, jobs))}-{flight.work.to}",
+            job=job.id,
             started_at=self._runtime.clock.now(),
             started=now,
-            deadline=now + min(limits, default=default),
+            deadline=now + limit,
         )
 
     def _consume(
-        self, flight: Flight, part: _Part, txn: Transaction, runtime: Runtime
+        self, flight: Flight, part: _Part, txn: Transaction, runtime: Runtime, running: Running
     ) -> _Consumed:
-        claim = part.claim
+        claim, before = part.claim, txn.written()
         sources = {}
         for table, reading in part.readings.items():
             source = SourceChanges(runtime, reading, part.columns[table])
@@ -246,7 +268,16 @@ class Iterations:
         with consuming(claim.job.label):
             strategy = part.consumer.run(Changes(part.kind, since, claim.to, sources), txn, job)
         _check_memory(job.memory)
-        return _Consumed(part=part, job=job, strategy=strategy)
+        for name in job.owned:
+            _check_owned(txn.info(name), claim.job)
+        return _Consumed(
+            part=part,
+            job=job,
+            strategy=strategy,
+            written=_added(before, txn.written()),
+            running=running,
+            seconds=time.monotonic() - running.started,
+        )
 
     def _lake_id(self) -> str:
         if self._lake is None:
@@ -255,33 +286,39 @@ class Iterations:
         return self._lake
 
     def _commit(
-        self, flight: Flight, txn: Transaction, done: list[_Consumed], running: Running
+        self, flight: Flight, txn: Transaction, done: list[_Consumed], turn: _Turn
     ) -> list[Iteration]:
-        written = txn.written()
         own = {source for one in done for source in one.part.claim.job.sources}
         if own & txn.dropped():
             raise InvalidError("a consumer may not drop a source of its own job")
         records: list[Iteration] = []
+        last = turn.part
+        consumed = time.monotonic()
 
         def also(connection: sa.Connection, snapshot: int) -> None:
-            for number, one in enumerate(done):
+            for one in done:
+                turn.part = one.part
                 claim, readings = one.part.claim, one.part.readings.values()
-                _enter_outputs(connection, claim, written, snapshot)
+                touched = _ids(connection, one.written, snapshot)
+                made = _enter_outputs(connection, claim, touched, one.job.owned, snapshot)
+                versions.enter(connection, claim, made.union(touched), snapshot)
                 status = {**claim.status, "memory": one.job.memory}
                 status.pop("error", None)
                 joblog.complete(connection, claim, status)
-                # What a bundle writes is counted once.
-                sizes = written if number == 0 else []
+                # The commit is everybody's: its time is counted once.
+                more = time.monotonic() - consumed if one is done[-1] else 0.0
                 record = replace(
-                    self._record(flight, claim, one.part.kind, running),
+                    self._record(flight, claim, one.part.kind, one.running),
+                    seconds=one.seconds + more,
                     strategy=one.strategy,
                     rows_read=sum(reading.rows for reading in readings),
                     bytes_read=sum(reading.bytes for reading in readings),
-                    rows_written=sum(rows for _, rows, _ in sizes),
-                    bytes_written=sum(size for _, _, size in sizes),
+                    rows_written=sum(rows for _, rows, _ in one.written),
+                    bytes_written=sum(size for _, _, size in one.written),
                 )
                 history.record(connection, record)
                 records.append(record)
+            turn.part = last
 
         txn.in_commit(also)
         txn.commit()
@@ -312,13 +349,16 @@ class Iterations:
     # --- after ------------------------------------------------------------------------------
 
     def _failed(
-        self, flight: Flight, parts: list[_Part], error: BaseException, running: Running
+        self, flight: Flight, jobs: tuple[int, ...], turn: _Turn, error: BaseException
     ) -> None:
-        jobs = tuple(part.claim.job.id for part in parts)
+        """Enter a failure with the job whose turn it was.
+
+        The others of a bundle are at rest again as if nothing had been. A commit that fails is
+        the last one's: those beneath it go on without it, and find out about themselves.
+        """
         if isinstance(error, FencedError | StoppedError) or flight.must_stop(jobs):
             return  # not its own fault: whoever stopped it has said why
-        for part in parts:
-            self._fail(flight, part.claim, error, part.kind, running)
+        self._fail(flight, turn.part.claim, error, turn.part.kind, turn.running)
 
     def _fail(
         self,
@@ -358,10 +398,11 @@ class Iterations:
         late = flight.late()
         flight.stopped.set()
         self.stop(flight)
-        kind = Kind.SNAPSHOT if flight.work.since is None else Kind.TAIL
         for jobs in late:
             running = flight.running.get(jobs)
-            for claim in [flight.claims[job] for job in jobs if job in flight.claims]:
+            claim = None if running is None else flight.claims.get(running.job)
+            if claim is not None:
+                kind = Kind.SNAPSHOT if claim.since is None else Kind.TAIL
                 limit = claim.job.timeout or self._runtime.settings.iteration_timeout.seconds
                 error = TimeoutError(f"the iteration took longer than {limit:g} seconds")
                 self._fail(flight, claim, error, kind, running)
@@ -402,27 +443,66 @@ def _check_memory(memory: object) -> None:
         ) from error
 
 
+def _check_owned(info: TableInfo, job: Job) -> None:
+    """Whether a table can be a job's own: made by this very run, or its own already."""
+    if info.id >= 0 and info.derived_by != job.id:
+        raise InvalidError(
+            f"{info.full_name} was not made by this run of {job.label}: it cannot be its own"
+        )
+
+
+def _added(
+    before: list[tuple[TableInfo, int, int]], after: list[tuple[TableInfo, int, int]]
+) -> list[tuple[TableInfo, int, int]]:
+    """What was written between two moments of a transaction."""
+    known = {info.id: (rows, size) for info, rows, size in before}
+    found = []
+    for info, rows, size in after:
+        old_rows, old_size = known.get(info.id, (0, 0))
+        if info.id not in known or rows != old_rows:
+            found.append((info, rows - old_rows, size - old_size))
+    return found
+
+
+def _ids(
+    connection: sa.Connection, written: list[tuple[TableInfo, int, int]], snapshot: int
+) -> dict[int, TableInfo]:
+    """Tables by their ids; those of this very commit have none before."""
+    found = {}
+    for info, _, _ in written:
+        there: TableInfo | None = info
+        if info.id < 0:
+            there = lookup.find_table(connection, info.schema, info.name, snapshot)
+        if there is not None:
+            found[there.id] = there
+    return found
+
+
 def _enter_outputs(
     connection: sa.Connection,
     claim: Claim,
-    written: list[tuple[TableInfo, int, int]],
+    touched: Mapping[int, TableInfo],
+    owned: Iterable[str],
     snapshot: int,
-) -> None:
-    """Note which tables a job writes to; the first time, see that it does not feed itself."""
-    touched = set()
-    for info, _, _ in written:
-        if info.id < 0:  # created by this very commit
-            table = lookup.find_table(connection, info.schema, info.name, snapshot)
-            assert table is not None
-            touched.add(table.id)
-        elif info.derived_by is None:
-            touched.add(info.id)
-    if not touched:
-        return
-    new = touched - joblog.outputs_of(connection, claim.job.id)
+) -> set[int]:
+    """Note which tables a job writes to; the first time, see that it does not feed itself.
+
+    Returns those that are its own from now on.
+    """
+    own = set()
+    for name in owned:
+        info = lookup.find_table(connection, *split_name(name), snapshot, claim.job.tenant)
+        if info is not None and info.derived_by is None:
+            own.add(info.id)
+    others = {i for i, info in touched.items() if info.derived_by is None} - own
+    if not own and not others:
+        return own
+    new = (own | others) - joblog.outputs_of(connection, claim.job.id)
     if new:
         graph.check_no_loop(connection, claim.job.label, claim.job.sources, new)
-        joblog.add_outputs(connection, claim.job.id, sorted(new), owned=False)
+        joblog.add_outputs(connection, claim.job.id, sorted(new & own), owned=True)
+        joblog.add_outputs(connection, claim.job.id, sorted(new - own), owned=False)
+    return own
 
 
 def _has_history(connection: sa.Connection, since: int | None) -> bool:

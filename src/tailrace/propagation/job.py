@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from tailrace.propagation.trigger import Trigger
@@ -46,6 +47,8 @@ class Job:
     priority: int
     timeout: float | None  # seconds
     sources: tuple[int, ...]  # table ids
+    # The jobs that it stands on, near and far, each behind those that it stands on itself.
+    upstream: tuple[int, ...] = ()
     state: State
     watermark: int | None
     claim_to: int | None
@@ -61,25 +64,42 @@ class Job:
         return f"{self.home}/{self.name}"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """A job of a work, and where it begins."""
+
+    job: Job  # as it was when the work was planned
+    since: int | None  # None: from nothing
+    # It only comes closer to the others of its group.
+    catches_up: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One iteration to be run: jobs that go from one watermark to the same snapshot."""
+    """One iteration to be run: jobs that go to the same snapshot."""
 
-    members: tuple[Job, ...]  # as they were when this was planned, in the order of running
-    sources: tuple[int, ...]  # table ids
-    since: int | None  # None: from nothing
+    members: tuple[Member, ...]
     to: int
     priority: int
     tenant: str
-    # It only brings a job closer to the others of its group.
-    catches_up: bool = False
-    # Jobs that commit in one transaction, or not at all; others commit each for itself.
+    # Jobs that commit in one transaction, or not at all, in the order of running; others commit
+    # each for itself.
     together: tuple[tuple[int, ...], ...] = ()
 
     @property
     def jobs(self) -> tuple[int, ...]:
         """The ids of the jobs."""
-        return tuple(job.id for job in self.members)
+        return tuple(member.job.id for member in self.members)
+
+    @property
+    def sources(self) -> set[int]:
+        """The ids of all tables that its jobs follow."""
+        return {table for member in self.members for table in member.job.sources}
+
+    @cached_property
+    def by_job(self) -> dict[int, Member]:
+        """The members, by their job's id."""
+        return {member.job.id: member for member in self.members}
 
     def bundles(self) -> list[tuple[int, ...]]:
         """The jobs, by what commits together."""

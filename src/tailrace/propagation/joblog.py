@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
-from tailrace.propagation.job import Claim, Job, State, Work
+from tailrace.propagation.job import Claim, Job, Member, State, Work
 from tailrace.propagation.trigger import make_trigger, parse_interval
 
 _J = t.job.c
@@ -58,10 +58,11 @@ def jobs_since(connection: sa.Connection, lsn: int) -> list[tuple[Job, bool]]:
 
 def jobs_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[Job, bool]]:
     """Some jobs, and whether each is dropped."""
-    return _with_sources(connection, _rows(connection, ids))
+    return _with_sources(connection, rows_by_id(connection, ids))
 
 
-def _rows(connection: sa.Connection, ids: Iterable[int]) -> list[Any]:
+def rows_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[Any]:
+    """The rows of some jobs, dropped or not."""
     return [
         row
         for some in in_batches(ids)
@@ -103,6 +104,31 @@ def sources_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int
     return {job_id: tuple(tables) for job_id, tables in found.items()}
 
 
+def upstream_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int, tuple[int, ...]]:
+    """The jobs that each job stands on, where there are any; of all jobs, if `ids` is None."""
+    c = t.job_upstream.c
+    query = sa.select(c.job_id, c.upstream_id).order_by(c.job_id, c.position)
+    found: dict[int, list[int]] = {}
+    for some in [None] if ids is None else in_batches(ids):
+        part = query if some is None else query.where(c.job_id.in_(some))
+        for row in connection.execute(part):
+            found.setdefault(row.job_id, []).append(row.upstream_id)
+    return {job_id: tuple(beneath) for job_id, beneath in found.items()}
+
+
+def standing_on(connection: sa.Connection, job_id: int) -> list[Any]:
+    """The rows of the jobs that stand on a job and are not dropped, the highest first."""
+    c = t.job_upstream.c
+    query = (
+        sa.select(t.job)
+        .join(t.job_upstream, c.job_id == _J.job_id)
+        .where(c.upstream_id == job_id, _J.dropped_at.is_(None))
+    )
+    rows = connection.execute(query).all()
+    beneath = upstream_of(connection, [row.job_id for row in rows])
+    return sorted(rows, key=lambda row: (-len(beneath[row.job_id]), row.job_id))
+
+
 def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
     """The tables that are derived by some jobs, by job."""
     c = t.job_output.c
@@ -136,10 +162,15 @@ def _with_sources(connection: sa.Connection, rows: Sequence[Any]) -> list[tuple[
     # Many at once are cheaper to read as a whole.
     ids = None if len(rows) > 5000 else [row.job_id for row in rows]
     sources = sources_of(connection, ids)
+    upstream = upstream_of(connection, ids)
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     return [
         (
-            job_of(row, shared.setdefault(sources[row.job_id], sources[row.job_id])),
+            job_of(
+                row,
+                shared.setdefault(sources[row.job_id], sources[row.job_id]),
+                upstream.get(row.job_id, ()),
+            ),
             row.dropped_at is not None,
         )
         for row in rows
@@ -147,7 +178,7 @@ def _with_sources(connection: sa.Connection, rows: Sequence[Any]) -> list[tuple[
     ]
 
 
-def job_of(row: Any, sources: tuple[int, ...]) -> Job:
+def job_of(row: Any, sources: tuple[int, ...], upstream: tuple[int, ...] = ()) -> Job:
     """A row as a value."""
     spec = json.loads(row.spec)
     trigger = make_trigger(spec["trigger"]["job_type"], spec["trigger"]["schedule"])
@@ -163,6 +194,7 @@ def job_of(row: Any, sources: tuple[int, ...]) -> Job:
         priority=spec["priority"],
         timeout=None if timeout is None else parse_interval(timeout).total_seconds(),
         sources=sources,
+        upstream=upstream,
         state=State(row.state),
         watermark=row.watermark,
         claim_to=row.claim_to,
@@ -202,8 +234,9 @@ def insert(
     sources: Sequence[int],
     outputs: Sequence[int],
     now: datetime,
+    upstream: Sequence[int] = (),
 ) -> int:
-    """Enter a new job; returns its id."""
+    """Enter a new job; returns its id. `upstream` is all that it stands on, the lowest first."""
     job_id = next_number(connection, "job")
     connection.execute(
         sa.insert(t.job).values(
@@ -229,6 +262,14 @@ def insert(
             for number, table in enumerate(sources)
         ],
     )
+    if upstream:
+        connection.execute(
+            sa.insert(t.job_upstream),
+            [
+                {"job_id": job_id, "position": number, "upstream_id": beneath}
+                for number, beneath in enumerate(upstream)
+            ],
+        )
     add_outputs(connection, job_id, outputs, owned=True)
     return job_id
 
@@ -267,51 +308,87 @@ def claim(
 ) -> list[Claim]:
     """Enter the work's jobs as running on a node: those that still are as they were planned.
 
-    `live` gives the nodes that are alive: what others have claimed is theirs as long as they are.
+    Of jobs that commit together all or none. `live` gives the nodes that are alive: what others
+    have claimed is theirs as long as they are.
     """
+    members = {member.job.id: member for member in work.members}
+    beneath = {i for member in work.members for i in member.job.upstream}
+    rows = {row.job_id: row for row in rows_by_id(connection, {*members, *beneath})}
+    alive: set[str] | None = None
+
+    def is_free(row: Any) -> bool:
+        nonlocal alive
+        if row.node_id is not None and alive is None:
+            alive = live(connection)
+        return row.node_id is None or row.node_id not in (alive or ())
+
+    def may_claim(member: Member) -> bool:
+        row, before = rows.get(member.job.id), member.job
+        if row is None or row.dropped_at is not None or row.epoch != before.epoch:
+            return False
+        if row.watermark != before.watermark or not _leads_to(row.claim_to, before, work.to):
+            return False
+        at_rest = row.state == State.COMPLETED and row.node_id is None
+        return at_rest or (row.state == State.RUNNING and is_free(row))
+
+    def stands(member: Member, bundle: tuple[int, ...]) -> bool:
+        """Whether what it stands on is where it was planned to be, or comes along."""
+        for job_id in member.job.upstream:
+            row = rows.get(job_id)
+            if row is None or row.dropped_at is not None:
+                return False
+            at_rest = row.claim_to is None and is_free(row)
+            there = at_rest and row.watermark is not None and row.watermark <= work.to
+            if job_id not in bundle and not there:
+                return False
+        return True
+
     claims = []
-    rows = {row.job_id: row for row in _rows(connection, work.jobs)}
-    for before in work.members:
-        job_id = before.id
-        found = rows.get(job_id)
-        if found is None or found.dropped_at is not None or found.epoch != before.epoch:
-            continue
-        at_rest = found.state == State.COMPLETED and found.node_id is None
-        left = found.state == State.RUNNING and found.node_id not in live(connection)
-        bound_elsewhere = found.claim_to is not None and found.claim_to != work.to
-        if found.watermark != before.watermark or bound_elsewhere or not (at_rest or left):
-            continue
-        epoch = found.epoch + (1 if left else 0)
-        values = {
-            "state": State.RUNNING,
-            "watermark": work.since,
-            "claim_to": work.to,
-            "catches_up": int(work.catches_up),
-            "node_id": node,
-            "epoch": epoch,
-        }
-        lsn = next_number(connection, "lsn")
-        connection.execute(sa.update(t.job).where(_J.job_id == job_id).values(lsn=lsn, **values))
-        job = replace(
-            job_of(found, before.sources),
-            state=State.RUNNING,
-            watermark=work.since,
-            claim_to=work.to,
-            catches_up=work.catches_up,
-            node=node,
-            epoch=epoch,
-            lsn=lsn,
-        )
-        claims.append(
-            Claim(
-                job=job,
-                since=work.since,
-                to=work.to,
-                spec=json.loads(found.spec),
-                status=json.loads(found.status),
-            )
-        )
+    for bundle in work.bundles():
+        some = [members[job_id] for job_id in bundle]
+        if all(may_claim(member) and stands(member, bundle) for member in some):
+            claims += [_claim(connection, rows[m.job.id], m, work.to, node) for m in some]
     return claims
+
+
+def _leads_to(claim_to: int | None, job: Job, to: int) -> bool:
+    """Whether what was begun and not ended may end at a snapshot.
+
+    One that stands on others may have to go further: they went on without it.
+    """
+    return claim_to is None or claim_to == to or (bool(job.upstream) and claim_to < to)
+
+
+def _claim(connection: sa.Connection, found: Any, member: Member, to: int, node: str) -> Claim:
+    left = found.state == State.RUNNING
+    epoch = found.epoch + (1 if left else 0)
+    values = {
+        "state": State.RUNNING,
+        "watermark": member.since,
+        "claim_to": to,
+        "catches_up": int(member.catches_up),
+        "node_id": node,
+        "epoch": epoch,
+    }
+    lsn = next_number(connection, "lsn")
+    connection.execute(sa.update(t.job).where(_J.job_id == found.job_id).values(lsn=lsn, **values))
+    job = replace(
+        job_of(found, member.job.sources, member.job.upstream),
+        state=State.RUNNING,
+        watermark=member.since,
+        claim_to=to,
+        catches_up=member.catches_up,
+        node=node,
+        epoch=epoch,
+        lsn=lsn,
+    )
+    return Claim(
+        job=job,
+        since=member.since,
+        to=to,
+        spec=json.loads(found.spec),
+        status=json.loads(found.status),
+    )
 
 
 def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
@@ -391,14 +468,18 @@ def release(connection: sa.Connection, job_id: int, node: str) -> None:
 
 def drop(connection: sa.Connection, job_id: int, now: datetime) -> bool:
     """Mark a job as dropped: from this commit on nothing can be written for it."""
-    connection.execute(sa.delete(t.job_output).where(t.job_output.c.job_id == job_id))
+    c = t.job_output.c
+    owned = sa.select(c.table_id).where(c.job_id == job_id, c.owned == 1)
+    connection.execute(sa.delete(t.version).where(t.version.c.table_id.in_(owned)))
+    connection.execute(sa.delete(t.job_output).where(c.job_id == job_id))
     return stop(connection, job_id, dropped_at=now)
 
 
 def delete_dropped(connection: sa.Connection, before: datetime) -> int:
     """Delete the rows of jobs that were dropped long ago."""
     old = sa.select(_J.job_id).where(_J.dropped_at < before)
-    connection.execute(sa.delete(t.job_source).where(t.job_source.c.job_id.in_(old)))
+    for table in (t.job_source, t.job_upstream):
+        connection.execute(sa.delete(table).where(table.c.job_id.in_(old)))
     return int(connection.execute(sa.delete(t.job).where(_J.dropped_at < before)).rowcount)
 
 

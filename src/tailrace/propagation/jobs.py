@@ -33,7 +33,7 @@ from tailrace.propagation.iteration import source_gone
 from tailrace.propagation.job import Job, State
 from tailrace.propagation.node import live_nodes
 from tailrace.propagation.spec import complete, updated
-from tailrace.propagation.status import JobStatus, statuses
+from tailrace.propagation.status import STOPPED, JobStatus, statuses
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import check_name, fold, quoted_name, split_name
@@ -61,27 +61,50 @@ class Jobs:
     # --- register and unregister ------------------------------------------------------------
 
     def register(
-        self, table: str, name: str, spec: dict[str, Any], *, txn: Transaction | None = None
+        self,
+        table: str,
+        name: str,
+        spec: dict[str, Any],
+        *,
+        txn: Transaction | None = None,
+        upstream: Sequence[int] = (),
+        free_home: bool = False,
     ) -> bool:
         """Register a job on a table; False if there is one of that name.
 
         lake.jobs.register("sales.orders", "copy", {
             "consumer": {"kind": "replica", "table": "sales.orders_copy"}})
+
+        The rest is for consumers that make jobs themselves. `upstream` are the ids of jobs that
+        this one stands on: it reads what they derive, and so they are brought to a snapshot before
+        it, and in the same commit; its sources include theirs. With `free_home` it is named under
+        something that is no table, and the spec has to name its sources.
         """
         check_name(name, "job")
         wanted = complete(spec)
+        if free_home and not wanted["sources"]:
+            raise InvalidError(f"the spec of {table}/{name} has to name its sources")
         if txn is None:
             with self._begin() as own:
-                return self._register(own, table, name, wanted)
-        return self._register(txn, table, name, wanted)
+                return self._register(own, table, name, wanted, upstream, free_home=free_home)
+        return self._register(txn, table, name, wanted, upstream, free_home=free_home)
 
-    def _register(self, txn: Transaction, table: str, name: str, spec: dict[str, Any]) -> bool:
+    def _register(
+        self,
+        txn: Transaction,
+        table: str,
+        name: str,
+        spec: dict[str, Any],
+        upstream: Sequence[int],
+        *,
+        free_home: bool,
+    ) -> bool:
         home = home_of(table)
         pending = self._pending.setdefault(txn, set())
         if (home, fold(name)) in pending:
             return False
-        at = txn.info(table)
-        infos = [txn.info(source) for source in spec["sources"]] or [at]
+        at = [] if free_home else [txn.info(table)]
+        infos = [txn.info(source) for source in spec["sources"]] or at
         if spec["sources"] and len({info.id for info in infos}) != len(infos):
             raise InvalidError("a spec's sources name a table twice")
         with self._runtime.database.read() as connection:
@@ -90,6 +113,7 @@ class Jobs:
             if not dropped and not _has_lost_a_source(connection, old.job_id):
                 return False
         if not dropped:  # it can never run again: the new one takes its place
+            self._check_free(txn, old)
             self._drop(txn, old.job_id)
         consumer = find_consumer(spec["consumer"]["kind"])
         outputs: list[str] = []
@@ -120,6 +144,7 @@ class Jobs:
                 spec=spec,
                 sources=source_ids,
                 outputs=output_ids,
+                upstream=self._all_upstream(connection, f"{home}/{name}", upstream, source_ids),
                 now=self._runtime.clock.now(),
             )
 
@@ -127,11 +152,32 @@ class Jobs:
         pending.add((home, fold(name)))
         return True
 
-    def unregister(self, table: str, name: str, *, txn: Transaction | None = None) -> bool:
+    def _all_upstream(
+        self, connection: sa.Connection, label: str, direct: Sequence[int], sources: Sequence[int]
+    ) -> list[int]:
+        """What a new job stands on, near and far, each behind what it stands on itself."""
+        if not direct:
+            return []
+        beneath = joblog.upstream_of(connection, direct)
+        found = list(dict.fromkeys(i for d in direct for i in (*beneath.get(d, ()), d)))
+        there = {
+            job.id: job for job, dropped in joblog.jobs_by_id(connection, found) if not dropped
+        }
+        for job_id in found:
+            job = there.get(job_id)
+            if job is None or job.tenant != self._runtime.tenant:
+                raise ConflictError(f"a job that {label} stands on is not there: {job_id}")
+            if not set(job.sources) <= set(sources):
+                raise InvalidError(f"the sources of {label} lack some of {job.label}'s beneath it")
+        return found
+
+    def unregister(
+        self, table: str, name: str, *, cascade: bool = False, txn: Transaction | None = None
+    ) -> bool:
         """Drop a job, and the tables that it derives; False if there is none.
 
         From its commit on, nothing is written for the job. Outside of a transaction it also
-        waits until an iteration that is running has ended.
+        waits until an iteration that is running has ended. `cascade` drops what stands on it too.
         """
         home = home_of(table)
         if txn is not None and (home, fold(name)) in self._pending.get(txn, ()):
@@ -145,20 +191,40 @@ class Jobs:
                 raise InvalidError(f"{home}/{name} cannot unregister itself from its own consumer")
             if txn.acts_for(row.job_id):
                 return False  # this transaction drops it already
-            self._drop(txn, row.job_id)
+            self._drop_all(txn, row, cascade=cascade)
             return True
         check_outside("lake.jobs.unregister(…) without txn=")
         try:
             with self._begin() as own:
-                self._drop(own, row.job_id)
+                dropped = self._drop_all(own, row, cascade=cascade)
         except ConflictError:
             with self._runtime.database.read() as connection:
                 now = joblog.row(connection, row.job_id)
             if now is None or now.dropped_at is not None:
                 return False  # somebody else was faster
             raise
-        self._wait_for_rest(row.job_id)
+        for job_id in dropped:
+            self._wait_for_rest(job_id)
         return True
+
+    def _drop_all(self, txn: Transaction, row: Any, *, cascade: bool) -> list[int]:
+        """Drop a job, and before it, if that is asked for, what stands on it."""
+        above = []
+        if cascade:
+            with self._runtime.database.read() as connection:
+                above = [one.job_id for one in joblog.standing_on(connection, row.job_id)]
+        else:
+            self._check_free(txn, row)
+        dropped = [i for i in above if not txn.acts_for(i)] + [row.job_id]
+        for job_id in dropped:
+            self._drop(txn, job_id)
+        return dropped
+
+    def _check_free(self, txn: Transaction, row: Any) -> None:
+        """Refuse to drop what others stand on, unless this transaction drops them too."""
+        with self._runtime.database.read() as connection:
+            above = joblog.standing_on(connection, row.job_id)
+        _refuse_if_needed([one for one in above if not txn.acts_for(one.job_id)], row)
 
     def _drop(self, txn: Transaction, job_id: int) -> None:
         txn.act_for(job_id)
@@ -172,6 +238,10 @@ class Jobs:
                 txn.drop_table(quoted_name(info.schema, info.name))
 
         def drop(connection: sa.Connection, _snapshot: int) -> None:
+            # Again: another transaction, or this one, may have put something on it meanwhile.
+            _refuse_if_needed(
+                joblog.standing_on(connection, job_id), joblog.row(connection, job_id)
+            )
             if not joblog.drop(connection, job_id, self._runtime.clock.now()):
                 raise ConflictError("another transaction dropped the job")
 
@@ -346,8 +416,9 @@ class Jobs:
                 now = self.status(home, name)
                 if now.watermark is not None and now.watermark >= target:
                     return
-                if now.state in (State.ERROR, State.CANCELED, State.PAUSED):
-                    reason = now.error or f"it is {now.state}"
+                if now.state in STOPPED or now.is_held:
+                    reason = now.error if now.state in STOPPED else now.note
+                    reason = reason or f"it is {now.state}"
                     raise JobFailedError(f"{home}/{name} does not get to {target}: {reason}")
                 if deadline is not None and time.monotonic() >= deadline:
                     raise UnavailableError(
@@ -404,6 +475,15 @@ def fail_followers(connection: sa.Connection, tables: list[int], now: Any) -> No
         error = {"code": retry.SOURCE_GONE, "message": message, "at": str(now)}
         status = json.dumps({**json.loads(row.status), "error": error})
         joblog.stop(connection, row.job_id, state=State.ERROR, status=status)
+
+
+def _refuse_if_needed(above: Sequence[Any], row: Any) -> None:
+    if above:
+        names = ", ".join(f"{one.home}/{one.name}" for one in above[:5])
+        raise InvalidError(
+            f"{row.home}/{row.name} cannot be dropped while others stand on it ({names}): "
+            "drop them first, or all of them with cascade=True"
+        )
 
 
 def _has_lost_a_source(connection: sa.Connection, job_id: int) -> bool:

@@ -4,17 +4,20 @@
 - Those at the front of the group go on together, to the newest snapshot.
 - A straggler catches up with the front, one at a time; what it reads there the others have read.
 - What was begun before and not committed ends where it was going to end.
+- A job that stands on others begins nothing while one of them is behind and cannot run.
+
+How jobs that stand on each other then go together is in `chain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tailrace.log import get_logger
 from tailrace.propagation.board import Board, Entry
-from tailrace.propagation.job import Work
+from tailrace.propagation.job import Member, Work
 
 log = get_logger("tailrace.plan")
 
@@ -51,7 +54,7 @@ class Rules:
 def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
     """The iterations of one group."""
     plan = Plan()
-    ready = [entry for entry in members if _may_start(entry, rules, plan)]
+    ready = [entry for entry in members if _may_start(board, entry, rules, plan)]
     if not ready:
         return plan
     active = [entry for entry in members if entry.is_active]
@@ -79,7 +82,8 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
             # What was begun to catch up is still no more than that.
             catches_up = all(e.job.claim_to is not None and e.job.catches_up for e in entries)
             plan.works.append(_work(entries, since, to, catches_up=catches_up))
-    catching_up = any(e.flight is not None and e.flight.catches_up for e in members)
+    flights = [(e.flight, e.job.id) for e in members]
+    catching_up = any(work is not None and work.by_job[i].catches_up for work, i in flights)
     laggards = [e for e in laggards if front is not None and (e.watermark or 0) < front]
     if laggards and front is not None and not catching_up:
         first = min(laggards, key=lambda e: (-e.job.priority, e.watermark or 0, e.job.id))
@@ -87,14 +91,31 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
     return plan
 
 
-def _may_start(entry: Entry, rules: Rules, plan: Plan) -> bool:
+def can_start(entry: Entry, rules: Rules) -> bool:
+    """Whether an iteration of a job can begin now, as far as the job itself is concerned."""
     if entry.flight is not None or not entry.is_active or not rules.is_ready(entry):
         return False
+    return _retry_at(entry, rules) is None
+
+
+def _retry_at(entry: Entry, rules: Rules) -> datetime | None:
+    """When a job that has failed is tried again, if that is later."""
     retry_at = entry.job.retry_at
-    if retry_at is not None and retry_at > rules.now and not rules.eager:
-        plan.later(retry_at)
-        return False
-    return True
+    return None if rules.eager or retry_at is None or retry_at <= rules.now else retry_at
+
+
+def _may_start(board: Board, entry: Entry, rules: Rules, plan: Plan) -> bool:
+    needed = [entry]
+    if entry.job.upstream:
+        beneath = board.upstream(entry.job)
+        if len(beneath) < len(entry.job.upstream):
+            return False  # not read yet
+        needed += [one for one in beneath if not board.is_settled(one)]
+    for one in needed:
+        retry_at = _retry_at(one, rules)
+        if retry_at is not None and one.is_active and one.flight is None:
+            plan.later(retry_at)
+    return all(can_start(one, rules) for one in needed)
 
 
 def _is_due(entry: Entry, rules: Rules, plan: Plan) -> bool:
@@ -113,14 +134,17 @@ def _is_due(entry: Entry, rules: Rules, plan: Plan) -> bool:
 
 
 def _work(entries: list[Entry], since: int | None, to: int, *, catches_up: bool = False) -> Work:
-    entries = sorted(entries, key=lambda e: (-e.job.priority, e.job.id))
-    jobs = [entry.job for entry in entries]
+    members = [Member(job=e.job, since=since, catches_up=catches_up) for e in entries]
+    return work_of(members, to)
+
+
+def work_of(members: Iterable[Member], to: int, together: Iterable[tuple[int, ...]] = ()) -> Work:
+    """A work of some jobs, the most urgent first."""
+    ordered = sorted(members, key=lambda m: (-m.job.priority, m.job.id))
     return Work(
-        members=tuple(jobs),
-        sources=jobs[0].sources,
-        since=since,
+        members=tuple(ordered),
         to=to,
-        priority=jobs[0].priority,
-        tenant=jobs[0].tenant,
-        catches_up=catches_up,
+        priority=ordered[0].job.priority,
+        tenant=ordered[0].job.tenant,
+        together=tuple(together),
     )

@@ -19,7 +19,8 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.propagation import backlog, history, joblog, node
-from tailrace.propagation.board import Board, Entry, GroupKey, group_key
+from tailrace.propagation.board import Board, Entry, GroupKey
+from tailrace.propagation.chain import link
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.job import Job, State, Work
 from tailrace.propagation.plan import Rules, plan_group
@@ -41,13 +42,15 @@ class Runner:
         fence: Callable[[dict[int, int]], None] = lambda _jobs: None,
         eager: bool = False,
         wanted: Callable[[Job], bool] = lambda _job: True,
+        gave_up: Callable[[Job], bool] = lambda _job: False,
     ) -> None:
         """`fence` stops what runs with an older epoch than the one given for its job; `eager`
-        ignores triggers and pauses; `wanted` says which jobs to run.
+        ignores triggers and pauses; `wanted` says which jobs to run, with what they stand on;
+        `gave_up` those that are not run any more.
         """
         self._runtime, self._node_id = runtime, node_id
         self._live_nodes, self._knows, self._fence = live, knows, fence
-        self._eager, self._wanted = eager, wanted
+        self._eager, self._wanted, self._gave_up = eager, wanted, gave_up
         self.board = Board()
         self.live: set[str] = {node_id}
         self._lock = threading.RLock()
@@ -79,8 +82,8 @@ class Runner:
                 if check is not None and check <= now:
                     self.live, self._nodes_read = self._live_nodes(connection), now
                     self._dead = self._claiming() - self.live
-                    left = self.board.left_behind(self.live)
-                    self._dirty |= {group_key(entry.job) for entry in left}
+                    for entry in self.board.left_behind(self.live):
+                        self._dirty |= self.board.concerned(entry.job.id)
                 while self._due and self._due[0][0] <= now:
                     _, _, key = heapq.heappop(self._due)
                     self._due_known.pop(key, None)
@@ -172,25 +175,26 @@ class Runner:
             if plan.next_due is not None:
                 self._look_again(key, plan.next_due)
         self._dirty = set()
-        return works
+        return link(self.board, works)
 
     def _is_ready(self, entry: Entry) -> bool:
         job = entry.job
         if not self._knows(job.kind):
             self._missing.add(job.kind)
             return False
-        if isinstance(job.trigger, Unknown):
+        if isinstance(job.trigger, Unknown) or self._gave_up(job):
             return False
         if job.state is State.RUNNING:
             return job.node not in self.live
         return job.node is None
 
     def _bounded(self, connection: sa.Connection, work: Work) -> Work:
-        is_bound = any(job.claim_to is not None for job in work.members)
-        if work.since is None or is_bound:
+        is_bound = any(member.job.claim_to is not None for member in work.members)
+        since = work.members[0].since  # one group's, so all have the same
+        if since is None or is_bound:
             return work
         settings = self._runtime.settings
-        to = backlog.cut(connection, work.sources, work.since, work.to, settings)
+        to = backlog.cut(connection, work.sources, since, work.to, settings)
         return work if to == work.to else replace(work, to=to)
 
     def _look_again(self, key: GroupKey, moment: datetime) -> None:
@@ -219,10 +223,11 @@ class Runner:
                 entry = self.board.entries.get(job)
                 if entry is not None and entry.flight is work:
                     entry.flight = None
-                    if broken:
-                        self._look_again(group_key(entry.job), again)
-                    else:
-                        self._dirty.add(group_key(entry.job))
+                    for key in self.board.concerned(job):
+                        if broken:
+                            self._look_again(key, again)
+                        else:
+                            self._dirty.add(key)
 
     def next_due(self) -> datetime | None:
         """When to look again, if nothing happens before."""

@@ -22,7 +22,7 @@ from tailrace.propagation.job import Job, State
 from tailrace.propagation.node import Node
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Scheduler
-from tailrace.propagation.status import error_of, note_of
+from tailrace.propagation.status import statuses
 from tailrace.propagation.watch import Watch
 from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
@@ -32,6 +32,8 @@ log = get_logger("tailrace.service")
 
 # How often a temporary failure is tried while someone waits.
 _EAGER_TRIES = 3
+# Jobs that someone has stopped on purpose are not waited for.
+_LEFT_ALONE = (State.PAUSED, State.CANCELED)
 
 
 class Service:
@@ -77,7 +79,8 @@ class Service:
             live=self.node.live,
             fence=self.scheduler.fence,
             eager=eager,
-            wanted=self._is_wanted if eager else wanted,
+            wanted=wanted,
+            gave_up=self._gave_up if eager else lambda _job: False,
         )
         self._end_listening = runtime.database.listen(self._wake.set)
         self._watch = Watch(runtime.database, settings, self._wake.set)
@@ -128,8 +131,8 @@ class Service:
 
     # --- until all is fresh -----------------------------------------------------------------
 
-    def _is_wanted(self, job: Job) -> bool:
-        return self._wanted(job) and self.failures[job.id] < _EAGER_TRIES
+    def _gave_up(self, job: Job) -> bool:
+        return self.failures[job.id] >= _EAGER_TRIES
 
     def run_until_fresh(self, timeout: timedelta | None) -> None:
         """Turn until no wanted job is behind; JobFailedError for those that cannot get there.
@@ -158,7 +161,7 @@ class Service:
             wait = self.turn()
             behind = self._behind(target)
             running = self.scheduler.running or self.scheduler.waiting
-            elsewhere = [job for job in behind if job.node in self.runner.live]
+            elsewhere = [job for job in behind if self._runs_elsewhere(job)]
             # If something has happened since this turn began, a job may have become ready.
             if not behind or not (running or elsewhere or self._wake.is_set()):
                 return
@@ -168,25 +171,41 @@ class Service:
             left = wait if deadline is None else min(wait, deadline - time.monotonic())
             self._wake.wait(max(0.0, left))
 
+    def _runs_elsewhere(self, job: Job) -> bool:
+        """Whether some node works on a job, or on what it stands on."""
+        needed = [job, *(entry.job for entry in self.runner.board.upstream(job))]
+        return any(one.node in self.runner.live for one in needed)
+
     def _behind(self, target: int, *, broken: bool = False) -> list[Job]:
         """Jobs that do not reflect a snapshot; those that cannot get there only if asked for."""
         found = []
         board = self.runner.board
         for entry in list(board.entries.values()):
             job = entry.job
-            if not self._wanted(job) or job.state in (State.PAUSED, State.CANCELED):
+            if not self._wanted(job) or job.state in _LEFT_ALONE:
                 continue
-            stuck = job.state is State.ERROR or self.failures[job.id] >= _EAGER_TRIES
+            beneath = [one.job for one in board.upstream(job) if not board.is_settled(one)]
+            held = any(self._is_stuck(one) for one in beneath)
+            if not held and any(one.state in _LEFT_ALONE for one in beneath):
+                continue
             late = entry.watermark is None or entry.watermark < target
-            if (stuck and broken) or (board.is_stale(entry) and late and not stuck):
+            behind = board.is_stale(entry) and late
+            if self._is_stuck(job) or (held and behind):
+                found += [job] if broken else []
+            elif behind:
                 found.append(job)
         return found
+
+    def _is_stuck(self, job: Job) -> bool:
+        return job.state is State.ERROR or self._gave_up(job)
 
     def _describe(self, job: Job) -> str:
         with self._runtime.database.read() as connection:
             row = joblog.row(connection, job.id)
-        reason = "it was dropped" if row is None else error_of(row) or note_of(row)
-        return f"{job.label} ({reason or 'it was not run'})"
+            if row is None or row.dropped_at is not None:
+                return f"{job.label} (it was dropped)"
+            (now,) = statuses(connection, [row])
+        return f"{job.label} ({now.error or now.note or 'it was not run'})"
 
     # --- end --------------------------------------------------------------------------------
 

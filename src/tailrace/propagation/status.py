@@ -18,6 +18,9 @@ from tailrace.propagation.job import State
 from tailrace.propagation.trigger import Unknown, make_trigger
 from tailrace.store import lookup
 
+# States that a job leaves only when a person does something.
+STOPPED = (State.ERROR, State.CANCELED, State.PAUSED)
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
@@ -34,12 +37,14 @@ class JobStatus:
     is_fresh: bool  # nothing of its sources is missing in its output
     sources: tuple[str, ...]
     outputs: tuple[str, ...]  # tables that it derives
+    upstream: tuple[str, ...]  # jobs that it stands on, near and far
     spec: dict[str, Any]
     error: str | None  # of the last try, if that failed
     error_code: int | None  # up to 9999 it is tried again by itself
     tries: int  # failures in a row
     retry_at: datetime | None
     note: str | None  # why nothing happens, if that is not an error
+    is_held: bool  # a job that it stands on is stopped, and so it does not go on
     created_at: datetime
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,53 +75,78 @@ def note_of(row: Any) -> str | None:
 
 def statuses(connection: sa.Connection, rows: Sequence[Any]) -> list[JobStatus]:
     """The status of some jobs."""
-    newest = lookup.newest_snapshot(connection)
-    ids = [row.job_id for row in rows]
-    sources = joblog.sources_of(connection, ids)
-    outputs = joblog.derived_by(connection, ids)
-    tables = {table for some in (*sources.values(), *outputs.values()) for table in some}
-    changed = joblog.last_changes(connection, tables)
-    names = _names(connection, tables)
-    there = lookup.tables_there(connection, newest, tables)
-    return [
-        _status(row, newest, sources[row.job_id], outputs[row.job_id], changed, names, there)
-        for row in rows
-    ]
+    facts = _Facts(connection, rows)
+    return [facts.status(row) for row in rows]
 
 
-def _status(
-    row: Any,
-    newest: int,
-    sources: Sequence[int],
-    outputs: Sequence[int],
-    changed: dict[int, int],
-    names: dict[int, str],
-    there: set[int],
-) -> JobStatus:
-    stored = row.watermark
-    # A table that was dropped never changes again: that is not what fresh means.
-    fresh = stored is not None and all(
-        table in there and changed.get(table, -1) <= stored for table in sources
-    )
-    failure = json.loads(row.status).get("error")
-    return JobStatus(
-        job_id=row.job_id,
-        table=row.home,
-        name=row.name,
-        kind=row.kind,
-        state=State(row.state),
-        watermark=newest if fresh else stored,
-        is_fresh=fresh,
-        sources=tuple(names.get(table, f"table {table}") for table in sources),
-        outputs=tuple(names.get(table, f"table {table}") for table in outputs),
-        spec=json.loads(row.spec),
-        error=None if failure is None else failure["message"],
-        error_code=None if failure is None else failure["code"],
-        tries=row.tries,
-        retry_at=row.retry_at,
-        note=note_of(row),
-        created_at=row.created_at,
-    )
+class _Facts:
+    """What the status of some jobs is made of, read at once for all."""
+
+    def __init__(self, connection: sa.Connection, rows: Sequence[Any]) -> None:
+        ids = [row.job_id for row in rows]
+        self._upstream = joblog.upstream_of(connection, ids)
+        known = {row.job_id: row for row in rows}
+        beneath = {i for some in self._upstream.values() for i in some} - set(known)
+        self._rows = known | {row.job_id: row for row in joblog.rows_by_id(connection, beneath)}
+        self._newest = lookup.newest_snapshot(connection)
+        self._sources = joblog.sources_of(connection, list(self._rows))
+        self._outputs = joblog.derived_by(connection, ids)
+        every = (*self._sources.values(), *self._outputs.values())
+        tables = {table for some in every for table in some}
+        self._changed = joblog.last_changes(connection, tables)
+        self._names = _names(connection, tables)
+        self._there = lookup.tables_there(connection, self._newest, tables)
+
+    def _is_fresh(self, row: Any) -> bool:
+        # A table that was dropped never changes again: that is not what fresh means.
+        return row.watermark is not None and all(
+            table in self._there and self._changed.get(table, -1) <= row.watermark
+            for table in self._sources[row.job_id]
+        )
+
+    def _holder(self, row: Any) -> Any:
+        """What a job that is behind waits for, of those that it stands on: the stopped first."""
+        beneath = [self._rows[i] for i in self._upstream.get(row.job_id, ()) if i in self._rows]
+        behind = [one for one in beneath if not self._is_fresh(one)]
+        stopped = [one for one in behind if one.state in STOPPED]
+        others = [one for one in behind if error_of(one) is not None or note_of(one) is not None]
+        return next(iter((*stopped, *others)), None)
+
+    def _table_names(self, tables: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._names.get(table, f"table {table}") for table in tables)
+
+    def status(self, row: Any) -> JobStatus:
+        fresh = self._is_fresh(row)
+        holder = None if fresh else self._holder(row)
+        failure = json.loads(row.status).get("error")
+        beneath = [self._rows[i] for i in self._upstream.get(row.job_id, ()) if i in self._rows]
+        return JobStatus(
+            job_id=row.job_id,
+            table=row.home,
+            name=row.name,
+            kind=row.kind,
+            state=State(row.state),
+            watermark=self._newest if fresh else row.watermark,
+            is_fresh=fresh,
+            sources=self._table_names(self._sources[row.job_id]),
+            outputs=self._table_names(self._outputs[row.job_id]),
+            upstream=tuple(f"{one.home}/{one.name}" for one in beneath),
+            spec=json.loads(row.spec),
+            error=None if failure is None else failure["message"],
+            error_code=None if failure is None else failure["code"],
+            tries=row.tries,
+            retry_at=row.retry_at,
+            note=note_of(row) or (None if holder is None else _waits_for(holder)),
+            is_held=holder is not None and holder.state in STOPPED,
+            created_at=row.created_at,
+        )
+
+
+def _waits_for(holder: Any) -> str:
+    reason = error_of(holder) or note_of(holder)
+    why = f"is {holder.state}" if holder.state in STOPPED else "could not run yet"
+    shown = f"it waits for {holder.home}/{holder.name}, which {why}"
+    return shown if reason is None else f"{shown}: {reason}"
 
 
 def _names(connection: sa.Connection, tables: set[int]) -> dict[int, str]:

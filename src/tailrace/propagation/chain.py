@@ -1,0 +1,153 @@
+"""Jobs that stand on each other: those that run in one look go together, and take along what is
+beneath them.
+
+Always true: when a job commits a snapshot, everything it stands on reflects that snapshot, by the
+same commit or because nothing has changed for it since. A job that others stand on is never taken
+back, and never waits for them. All of this is a function of the board and of what the groups want
+to run, like `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tailrace.propagation.board import Board
+from tailrace.propagation.job import Job, Member, Work
+from tailrace.propagation.plan import work_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    """A job that has to run; wanted by its group, or by a job that stands on it."""
+
+    member: Member
+    to: int | None  # where its group wants it to go
+
+    @property
+    def job(self) -> Job:
+        return self.member.job
+
+    @property
+    def fixed(self) -> int | None:
+        """Where it has to end, because it was begun so.
+
+        Not if it stands on others: they may have gone further without it.
+        """
+        return None if self.job.upstream else self.job.claim_to
+
+    @property
+    def lowest(self) -> int:
+        """The first snapshot that it can go to."""
+        since, begun = self.member.since, self.job.claim_to
+        wanted = self.to is not None  # or it need not move at all
+        return max(-1 if since is None else since + wanted, -1 if begun is None else begun)
+
+
+def link(board: Board, works: list[Work]) -> list[Work]:
+    """Make one bundle of all works that are related, with what is beneath them."""
+    if not any(member.job.upstream for work in works for member in work.members):
+        return works
+    while True:
+        groups = [(group, _target(board, group)) for group in _related(_nodes(board, works))]
+        apart = [group for group, to in groups if to is None]
+        if not apart:
+            break
+        for group in apart:
+            works = _apart(works, group)
+    for group, to in groups:
+        if to is not None:
+            works = _join(works, group, to)
+    return works
+
+
+def _nodes(board: Board, works: list[Work]) -> dict[int, _Node]:
+    """What is going to run, with what has to come along."""
+    nodes = {m.job.id: _Node(member=m, to=work.to) for work in works for m in work.members}
+    for node in list(nodes.values()):
+        for entry in board.upstream(node.job):
+            if entry.job.id not in nodes and not board.is_settled(entry):
+                member = Member(job=entry.job, since=entry.watermark)
+                nodes[entry.job.id] = _Node(member=member, to=None)
+    return nodes
+
+
+def _related(nodes: dict[int, _Node]) -> list[list[_Node]]:
+    """Nodes that stand on each other, directly or by way of others, the lowest first."""
+    group_of: dict[int, list[_Node]] = {job_id: [node] for job_id, node in nodes.items()}
+    for node in nodes.values():
+        for beneath in node.job.upstream:
+            one, other = group_of[node.job.id], group_of.get(beneath)
+            if other is not None and other is not one:
+                one += other
+                group_of |= dict.fromkeys((n.job.id for n in other), one)
+    groups = {id(group): group for group in group_of.values()}.values()
+    # What a job stands on is fewer than what stands on the job does.
+    return [
+        sorted(group, key=lambda n: (len(n.job.upstream), n.job.id))
+        for group in groups
+        if any(node.job.upstream for node in group)
+    ]
+
+
+def _target(board: Board, group: list[_Node]) -> int | None:
+    """The snapshot that all of them can go to; None if there is none."""
+    inside = {node.job.id for node in group}
+    lowest = max(node.lowest for node in group)
+    for node in group:
+        for entry in board.upstream(node.job):
+            if entry.job.id not in inside:
+                lowest = max(lowest, entry.watermark or 0)
+    fixed = {node.fixed for node in group if node.fixed is not None}
+    if fixed:
+        return fixed.pop() if fixed == {max(fixed)} and max(fixed) >= lowest else None
+    # The nearest that somebody wants: large backlogs are cut, and stay so.
+    wanted = [node.to for node in group if node.to is not None and node.to >= lowest]
+    return min(wanted, default=lowest)
+
+
+def _join(works: list[Work], group: list[_Node], to: int) -> list[Work]:
+    """All of a group in one work, and in one bundle; siblings that go as far stay with them."""
+    moving = [node for node in group if node.member.since is None or node.member.since < to]
+    members = {
+        node.job.id: replace(node.member, catches_up=node.member.catches_up and node.to == to)
+        for node in moving
+    }
+    bundles = [tuple(members)] if len(members) > 1 else []
+    rest = []
+    for work in works:
+        left = [member for member in work.members if member.job.id not in members]
+        if len(left) == len(work.members):
+            rest.append(work)
+        elif work.to == to:
+            members |= {member.job.id: member for member in left}
+            bundles += work.together
+        elif left:
+            rest.append(work_of(left, work.to, work.together))
+    return [*rest, work_of(members.values(), to, bundles)]
+
+
+def _apart(works: list[Work], group: list[_Node]) -> list[Work]:
+    """First end what was begun, each for itself; what stands on others waits for that."""
+    begun = [node for node in group if node.fixed is not None]
+    ending = {node.job.id for node in begun}
+    blocked = {n.job.id for n in group if n.job.upstream and ending.intersection(n.job.upstream)}
+    planned = {job for work in works for job in work.jobs}
+    works = _without(works, blocked)
+    return works + [
+        work_of([node.member], node.fixed)
+        for node in begun
+        if node.job.id not in planned and node.fixed is not None
+    ]
+
+
+def _without(works: list[Work], jobs: Iterable[int]) -> list[Work]:
+    gone = set(jobs)
+    found = []
+    for work in works:
+        left = [member for member in work.members if member.job.id not in gone]
+        if len(left) == len(work.members):
+            found.append(work)
+        elif left:
+            found.append(work_of(left, work.to, work.together))
+    return found

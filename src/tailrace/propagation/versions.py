@@ -1,0 +1,47 @@
+"""Which commit made which version of a derived table, and what that version reflects.
+
+A derived table changes by commits of its job. Each has a *label*: the snapshot of the sources that
+the table reflects from then on. Who wants to read several derived tables as of one snapshot of
+their sources reads each at the commit that this module names.
+
+Always true: versions are entered by the commit that makes them, and of two versions of a table the
+later one has the higher label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.propagation import joblog
+from tailrace.propagation.job import Claim
+
+_V = t.version.c
+
+
+def enter(connection: sa.Connection, claim: Claim, touched: Iterable[int], snapshot: int) -> None:
+    """Enter the new versions of a job's derived tables, of those that its commit has touched.
+
+    At a job's first run all of them, so that a table which began empty has a version too.
+    """
+    owned = set(joblog.derived_by(connection, [claim.job.id])[claim.job.id])
+    made = owned if claim.since is None else owned.intersection(touched)
+    rows = [
+        {"table_id": table, "commit_snapshot": snapshot, "label": claim.to}
+        for table in sorted(made)
+    ]
+    if rows:
+        connection.execute(sa.insert(t.version), rows)
+
+
+def version_at(connection: sa.Connection, table_id: int, label: int) -> int | None:
+    """The commit that made a derived table what it is at a label; None if there was none yet."""
+    query = (
+        sa.select(_V.commit_snapshot)
+        .where(_V.table_id == table_id, _V.label <= label)
+        .order_by(_V.commit_snapshot.desc())
+        .limit(1)
+    )
+    return connection.execute(query).scalar_one_or_none()
