@@ -79,8 +79,9 @@ def _related(nodes: dict[int, _Node]) -> list[list[_Node]]:
         for beneath in node.job.upstream:
             one, other = group_of[node.job.id], group_of.get(beneath)
             if other is not None and other is not one:
-                one += other
-                group_of |= dict.fromkeys((n.job.id for n in other), one)
+                large, small = (one, other) if len(one) > len(other) else (other, one)
+                large += small
+                group_of |= dict.fromkeys((n.job.id for n in small), large)
     groups = {id(group): group for group in group_of.values()}.values()
     # What a job stands on is fewer than what stands on the job does.
     return [
