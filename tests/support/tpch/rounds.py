@@ -24,8 +24,8 @@ CREATE OR REPLACE TEMP MACRO drawn(key, place, below) AS
     (hash(key, place, {round}) % below)::BIGINT;
 """
 
-# What several tables' changes follow from. An order that is new is like an old one; its key is in
-# a gap (TPC-H uses 8 of 32 keys) or above all others. New parts and suppliers are like old ones too.
+# What several changes follow from. An order that is new is like an old one; its key is in a gap
+# (TPC-H uses 8 of 32 keys) or above all others. New parts and suppliers are like old ones too.
 PREPARATION = """
 CREATE OR REPLACE TEMP TABLE new_order AS
 SELECT template, max(o_orderkey) AS o_orderkey FROM (
