@@ -1,0 +1,54 @@
+"""Views over a lake that changes, each compared with its query asked of DuckDB.
+
+A test of a benchmark's queries keeps one `Site`: the lake, and the views that were made so far.
+Round 0 builds them; each later round changes the lake once before the views are refreshed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.support import duck, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import duckdb
+
+    import tailrace
+    from tests.support.lakes import LakeArgs
+
+ROUNDS = range(4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A lake and its views by name."""
+
+    args: LakeArgs
+    lake: tailrace.Lake
+    views: dict[str, Any] = field(default_factory=dict)
+
+    def view(self, name: str, query: str, *, policy: str) -> Any:
+        """The view of a query, registered at the first call."""
+        if name not in self.views:
+            self.views[name] = self.lake.create_view(name, query, policy=policy)
+        return self.views[name]
+
+    def oracle(self, tables: Iterable[str]) -> duckdb.DuckDBPyConnection:
+        """A DuckDB with the tables as they are now; the caller closes it."""
+        connection = duck.attach(self.args)
+        queries.copy_tables(connection, tables, self.lake.snapshot)
+        connection.execute("DETACH lake")
+        return connection
+
+
+def check(view: Any, query: str, oracle: duckdb.DuckDBPyConnection) -> str:
+    """Refresh a view, compare it with a recompute and with DuckDB, and return the strategy."""
+    done = view.refresh()
+    report = view.verify()
+    assert report.ok, str(report)
+    found = queries.differences(view.to_df().toArrow(), queries.ask(oracle, query))
+    assert not found, "\n".join(found[:5])
+    return str(done.strategy)
