@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support import queries
-from tests.support.tpch.tables import TABLES
+from tests.support.tpch import tables
 
 if TYPE_CHECKING:
     import duckdb
@@ -247,7 +247,7 @@ def apply(lake: tailrace.Lake, connection: duckdb.DuckDBPyConnection, number: in
 
     `connection` is a DuckDB that has the lake attached.
     """
-    queries.copy_tables(connection, TABLES)
+    queries.copy_tables(connection, tables.TABLES)
     for text in (MACROS, PREPARATION):
         connection.execute(text.format(round=number))
     with lake.transaction() as txn:
@@ -255,9 +255,5 @@ def apply(lake: tailrace.Lake, connection: duckdb.DuckDBPyConnection, number: in
             table = txn.table(name)
             gone = connection.execute(deletes.format(round=number)).to_arrow_table()
             table.delete(gone)
-            columns = ", ".join(
-                f"{column}::{kind} AS {column}" for column, kind in TABLES[name].columns.items()
-            )
-            rows = connection.execute(f"SELECT {columns} FROM ({upserts.format(round=number)})")
-            table.upsert(rows.to_arrow_table())
+            table.upsert(tables.rows(connection, name, upserts.format(round=number)))
     return txn.snapshot

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from tests.support import queries as query_files
 
 if TYPE_CHECKING:
+    import duckdb
+
     import tailrace
 
 MONEY = "decimal(15,2)"
@@ -161,6 +163,14 @@ def load(lake: tailrace.Lake, directory: Path) -> None:
                 created.append(lake.spark.read.parquet(str(path)))
             else:
                 created.append(_without_views(pq.read_table(path)))
+
+
+def rows(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> pa.Table:
+    """What a query of DuckDB finds, with a table's columns in their types."""
+    columns = ", ".join(
+        f"{column}::{kind} AS {column}" for column, kind in TABLES[name].columns.items()
+    )
+    return connection.execute(f"SELECT {columns} FROM ({query})").to_arrow_table()
 
 
 def _part(path: Path) -> int:
