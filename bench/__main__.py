@@ -15,6 +15,7 @@ from types import ModuleType
 from bench import (
     changed_tables,
     changes,
+    choice,
     commits,
     freshness,
     iterations,
@@ -24,6 +25,7 @@ from bench import (
     report,
     scan,
     spark_append,
+    views,
     wake_up,
 )
 from bench.bench import Bench
@@ -41,6 +43,7 @@ MEASUREMENTS = (
     wake_up,
     iterations,
     freshness,
+    views,
 )
 
 
@@ -48,8 +51,13 @@ def main() -> None:
     known = {module.__name__.removeprefix("bench."): module for module in MEASUREMENTS}
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure; default: all")
-    parser.add_argument("--scale", type=float, default=1.0, help="a fraction of the full sizes")
+    parser.add_argument(
+        "--scale",
+        type=choice.scales,
+        help="a fraction of the full sizes; for views, the scales of TPC-H (default: 1,3)",
+    )
     parser.add_argument("--list", action="store_true", help="show the names and end")
+    choice.add_arguments(parser)
     arguments = parser.parse_args()
     if arguments.list:
         for name, module in known.items():
@@ -60,16 +68,18 @@ def main() -> None:
         parser.error(f"there is no {unknown[0]!r}: --list shows the names")
     # Ended from outside, the run still stops its servers and deletes its directory.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    print(_run([known[name] for name in arguments.names or known], arguments.scale))
+    scale = arguments.scale[0] if arguments.scale else 1.0
+    parts = choice.chosen(arguments)
+    print(_run([known[name] for name in arguments.names or known], scale, parts))
 
 
-def _run(modules: list[ModuleType], scale: float) -> str:
+def _run(modules: list[ModuleType], scale: float, parts: choice.Choice) -> str:
     rows: list[report.Row] = []
     load = os.getloadavg()[0]
     start = time.monotonic()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-bench-")))
-        bench = Bench(home, scale=scale, stack=stack)
+        bench = Bench(home, scale=scale, choice=parts, stack=stack)
         for module in modules:
             _say(start, module.__name__.removeprefix("bench."))
             for row in module.measure(bench):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tailrace
+from bench.choice import Choice
 from tests.support.postgres import PostgresServer, run_postgres
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 class Bench:
     """One run. Spark and PostgreSQL start when first asked for, and stop with the run."""
 
-    def __init__(self, home: Path, *, scale: float, stack: ExitStack) -> None:
+    def __init__(self, home: Path, *, scale: float, choice: Choice, stack: ExitStack) -> None:
         self._home, self._scale, self._stack = home, scale, stack
+        self.choice = choice
 
     def size(self, full: int) -> int:
         """A number of rows or tables, at this run's scale."""
