@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 import sqlalchemy as sa
 
@@ -141,6 +142,18 @@ def test_a_table_dropped_and_created_under_its_name_is_another_one(
     with duck.attach(lake_args) as reader:
         assert bag(duck.read(reader, "t")) == [(7,)]
         assert bag(duck.read(reader, "t", before)) == [(1, "a"), (2, "a"), (3, "a")]
+
+
+def test_a_reader_that_knew_a_dropped_table_learns_that_it_is_gone(
+    lake: tailrace.Lake, keyed: tailrace.Table, lake_args: LakeArgs
+) -> None:
+    before = lake.snapshot
+    with duck.attach(lake_args) as reader:
+        assert column(duck.read(reader, "t"), "id") == [1, 2, 3]
+        lake.drop_table("t")
+        with pytest.raises(duckdb.CatalogException, match="does not exist"):
+            duck.read(reader, "t")
+        assert column(duck.read(reader, "t", before), "id") == [1, 2, 3]
 
 
 def test_a_schema_dropped_and_created_under_its_name_is_another_one(

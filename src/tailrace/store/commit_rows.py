@@ -45,6 +45,8 @@ class Writer:
         self._next_catalog_id = int(row.next_catalog_id)
         self._next_file_id = int(row.next_file_id)
         self._altered: list[int] = []
+        # Readers keep what they know of tables, views and schemas until its version changes.
+        self._changes_names = bool(work.schemas)
 
     def write(self, tables: Sequence[PreparedTable]) -> int:
         """Write everything; returns the snapshot that it is visible from."""
@@ -76,7 +78,7 @@ class Writer:
         return self._connection.execute(statement, rows) if rows else None
 
     def _finish(self) -> None:
-        if self._altered or self._work.schemas:
+        if self._altered or self._changes_names:
             self._schema_version += 1
         self._run(
             sa.insert(t.schema_versions),
@@ -226,6 +228,7 @@ class Writer:
             self._end(table, table.c.table_id == table_id)
         self._end(t.tag, t.tag.c.object_id == table_id)
         self._mark(table_id, last_alter_snapshot=self._snapshot)
+        self._changes_names = True
         self._changes.append(f"dropped_table:{table_id}")
 
     def _alter(self, old: TableInfo, new: TableInfo) -> None:
