@@ -31,7 +31,7 @@ from tailrace.store import lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import check_name, split_name
+from tailrace.store.schema import check_name, is_hidden, split_name
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
@@ -149,13 +149,13 @@ class Lake:
             ]
 
     def tables(self, at: int | None = None) -> list[str]:
-        """The names of all tables, with their schemas; now, or at a snapshot."""
+        """The names of all tables but hidden ones, with their schemas; now, or at a snapshot."""
         with self._runtime.database.read() as connection:
             if at is not None:
                 lookup.check_snapshot(connection, at)
             moment = lookup.newest_snapshot(connection) if at is None else at
             found = lookup.list_tables(connection, moment, self._runtime.tenant)
-            return [f"{schema}.{name}" for schema, name in found]
+            return [f"{schema}.{name}" for schema, name in found if not is_hidden(name)]
 
     def table(self, name: str) -> Table:
         """A table: `"sales.orders"`, or `"orders"` in the schema `main`."""

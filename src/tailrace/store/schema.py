@@ -26,8 +26,10 @@ POS = "_pos"
 CHANGE = "_change"
 SNAPSHOT = "_snapshot"
 RESERVED = frozenset({FILE, POS, CHANGE, SNAPSHOT})
-# What columns that the store adds in between begin with.
+# What Tailrace's own tables, and its own columns in them, begin with: users' don't.
 OWN_PREFIX = "_tailrace_"
+# What columns that the store adds in between begin with: nobody else's do.
+STORE_PREFIX = f"{OWN_PREFIX}store_"
 
 _FIELD_ID = b"PARQUET:field_id"
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -96,6 +98,11 @@ class TableInfo:
         return f"{self.schema}.{self.name}"
 
     @property
+    def hidden(self) -> bool:
+        """Whether it is Tailrace's own, and may have columns of its own."""
+        return is_hidden(self.name)
+
+    @property
     def key_columns(self) -> tuple[Column, ...]:
         by_id = {column.id: column for column in self.columns}
         return tuple(by_id[number] for number in self.key)
@@ -129,7 +136,7 @@ class TableInfo:
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
         check_name(name, "column")
         _check_fields(name, kind)
-        _check_reserved(name)
+        _check_reserved(name, self)
         if any(column.name.casefold() == name.casefold() for column in self.columns):
             raise InvalidError(f"{self.full_name} already has a column {name!r}")
         number = self.next_column_id
@@ -158,7 +165,7 @@ class TableInfo:
     def with_renamed(self, old: str, new: str) -> TableInfo:
         check_name(new, "column")
         column = self.column(old)
-        _check_reserved(new)
+        _check_reserved(new, self)
         if any(c.name.casefold() == new.casefold() and c != column for c in self.columns):
             raise InvalidError(f"{self.full_name} already has a column {new!r}")
         return self._replacing(column, replace(column, name=new))
@@ -231,8 +238,23 @@ def check_name(name: object, what: str) -> None:
         raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
 
 
-def _check_reserved(name: str) -> None:
-    if name.casefold() in RESERVED or name.casefold().startswith(OWN_PREFIX):
+def is_hidden(name: str) -> bool:
+    """Whether a table of that name is left out of what users see."""
+    return fold(name).startswith(OWN_PREFIX)
+
+
+def check_new_name(name: str, what: str, *, hidden: bool = False) -> None:
+    """The names of hidden tables are reserved for them."""
+    check_name(name, what)
+    if hidden and not is_hidden(name):
+        raise InvalidError(f"the name of a hidden {what} begins with {OWN_PREFIX}, not {name!r}")
+    if is_hidden(name) and not hidden:
+        raise InvalidError(f"the {what} name {name!r} is reserved: choose another")
+
+
+def _check_reserved(name: str, table: TableInfo) -> None:
+    prefix = STORE_PREFIX if table.hidden else OWN_PREFIX
+    if name.casefold() in RESERVED or name.casefold().startswith(prefix):
         raise InvalidError(f"the column name {name!r} is reserved: choose another")
 
 

@@ -13,7 +13,7 @@ from tailrace.store import types
 from tailrace.store.changes import DELETE, DeletedRows, Feed, WholeFile
 from tailrace.store.deletes import to_words
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import CHANGE, FILE, HIDDEN, OWN_PREFIX, POS, SNAPSHOT, Column
+from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column
 from tailrace.store.spark_scan import (
     BITS,
     deleted_places,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # More ranges than this make a filter slower than the row groups it would skip.
 _RANGES = 64
 # The columns that the images of a key before and after are compared in.
-_OLD, _NEW = f"{OWN_PREFIX}old", f"{OWN_PREFIX}new"
+_OLD, _NEW = f"{STORE_PREFIX}old", f"{STORE_PREFIX}new"
 
 
 def to_df(runtime: Runtime, feed: Feed) -> DataFrame:

@@ -20,7 +20,7 @@ from tailrace.store.deletes import PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD, to_wor
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import FILE, HIDDEN, OWN_PREFIX, POS, SNAPSHOT, Column
+from tailrace.store.schema import FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -36,7 +36,7 @@ _READ_OPTIONS = {
     "int96RebaseMode": "CORRECTED",
 }
 # The column that a file's bitmap of deleted rows is joined as.
-BITS = f"{OWN_PREFIX}bits"
+BITS = f"{STORE_PREFIX}bits"
 # The bit of a row in the bitmap of its file; past the bitmap's end there are only zeros.
 _BIT = (
     f"shiftright(coalesce(get({BITS}, cast({POS} div 64 as int)), 0L), cast({POS} % 64 as int)) & 1"

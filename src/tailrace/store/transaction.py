@@ -33,6 +33,7 @@ from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import (
     TableInfo,
     check_name,
+    check_new_name,
     fold,
     new_columns,
     parse_columns,
@@ -71,6 +72,11 @@ class Transaction:
             self.base = lookup.newest_snapshot(connection)
         # The snapshot that the commit created; the base while there is none.
         self.snapshot = self.base
+
+    @property
+    def runtime(self) -> Runtime:
+        """What it works with, for consumers that read and search by themselves."""
+        return self._runtime
 
     # --- tables -----------------------------------------------------------------------------
 
@@ -124,12 +130,21 @@ class Transaction:
         self._work.schemas[fold(name)] = gone
 
     def create_table(
-        self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None
+        self,
+        name: str,
+        columns: Any,
+        *,
+        primary_key: Iterable[str] | str | None = None,
+        hidden: bool = False,
     ) -> Table:
-        """Create a table; see `Lake.create_table`."""
+        """Create a table; see `Lake.create_table`.
+
+        A `hidden` one is Tailrace's own: its name begins with `_tailrace_`, and those of its
+        columns that users don't see may, too.
+        """
         self._check_open()
         schema, plain = split_name(name)
-        check_name(plain, "table")
+        check_new_name(plain, "table", hidden=hidden)
         schema_id = self._schema_id(schema)
         if schema_id is None:
             taken = self._schema_row(schema)
@@ -231,6 +246,24 @@ class Transaction:
             found = matching(self._runtime, scan, what, self._stats_reader(work))
         else:
             found = self._find_keys(work, self._given_keys(work.info, what), scan)
+        if found:
+            self._register()
+            work.remove(found)
+
+    def remove(self, name: str, places: Places) -> None:
+        """Delete the rows at these places: positions by file key, from a scan of this one.
+
+        For consumers that have found the rows themselves, with `to_df(…, places=True)`.
+        """
+        work = self._find_own(*split_name(name))
+        found = {key: union([positions]) for key, positions in places.items() if len(positions)}
+        rows = {live.file.key: live.file.rows for live in self._scan(work).files}
+        for key, positions in found.items():
+            if key not in rows or positions[0] < 0 or positions[-1] >= rows[key]:
+                raise InvalidError(
+                    f"{work.info.full_name}: places of file {key} are not of this table as this "
+                    "transaction sees it: find them with txn.scan(…)"
+                )
         if found:
             self._register()
             work.remove(found)
