@@ -21,6 +21,7 @@ from tailrace.store.column_rows import column_rows
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
+from tailrace.store.view import DIALECT, ViewInfo, write_aliases
 from tailrace.store.workspace import SchemaWork, Workspace
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Writer:
         self._next_file_id = int(row.next_file_id)
         self._altered: list[int] = []
         # Readers keep what they know of tables, views and schemas until its version changes.
-        self._changes_names = bool(work.schemas)
+        self._changes_names = bool(work.schemas) or any(True for _ in work.changed_views())
 
     def write(self, tables: Sequence[PreparedTable]) -> int:
         """Write everything; returns the snapshot that it is visible from."""
@@ -62,8 +63,14 @@ class Writer:
         for schema in self._work.schemas.values():
             self._schema(schema)
         # Drops first: a name may be given again in the same commit.
+        for view in self._work.changed_views():
+            if view.base is not None:
+                self._drop_view(view.base)
         for prepared in sorted(tables, key=lambda p: not p.work.dropped):
             self._table(prepared)
+        for view in self._work.changed_views():
+            if view.info is not None:
+                self._create_view(view.info)
         dropped = [p.work.base.id for p in tables if p.work.dropped and p.work.base is not None]
         if dropped:
             self._runtime.on_drop(self._connection, dropped)
@@ -106,7 +113,7 @@ class Writer:
             )
         )
 
-    # --- schemas and tables -----------------------------------------------------------------
+    # --- schemas, tables and views ----------------------------------------------------------
 
     def _new_catalog_id(self, provisional: int) -> int:
         number = self._next_catalog_id
@@ -141,22 +148,20 @@ class Writer:
             self._drop_schema(schema.name, schema.id, there)
 
     def _drop_schema(self, name: str, number: int, there: sa.Row[Any] | None) -> None:
-        inside = self._run(
-            sa.select(t.table.c.table_id).where(
-                t.table.c.schema_id == number, lookup.visible(t.table, self._newest)
-            )
-        ).scalars()
+        inside = [
+            one
+            for kind, number_of in ((t.table, t.table.c.table_id), (t.view, t.view.c.view_id))
+            for one in self._run(
+                sa.select(number_of).where(
+                    kind.c.schema_id == number, lookup.visible(kind, self._newest)
+                )
+            ).scalars()
+        ]
         gone = there is None or there.schema_id != number
-        if gone or not all(self._drops(table_id) for table_id in inside):
+        if gone or not all(self._work.drops(one) for one in inside):
             raise ConflictError(f"another transaction changed the schema {name!r}")
         self._end(t.schema, t.schema.c.schema_id == number)
         self._changes.append(f"dropped_schema:{number}")
-
-    def _drops(self, table_id: int) -> bool:
-        return any(
-            work.dropped and work.base is not None and work.base.id == table_id
-            for work in self._work.changed_tables()
-        )
 
     def _table(self, prepared: PreparedTable) -> None:
         work = prepared.work
@@ -168,15 +173,47 @@ class Writer:
         if work.changes_rows:
             self._files(prepared, table_id)
 
-    def _create(self, info: TableInfo) -> int:
+    def _check_place(self, info: TableInfo | ViewInfo) -> int:
+        """See that a new table or view may be there; returns the id of its schema."""
         schema_id = self._ids.get(info.schema_id, info.schema_id)
         if info.schema_id >= 0:
             schema = lookup.find_schema(self._connection, info.schema, self._newest)
             if schema is None or schema.schema_id != schema_id:
                 raise ConflictError(f"another transaction dropped the schema {info.schema!r}")
-        there = lookup.find_table(self._connection, info.schema, info.name, self._newest)
-        if there is not None and not self._drops(there.id):
+        table = lookup.find_table(self._connection, info.schema, info.name, self._newest)
+        if table is not None and not self._work.drops(table.id):
             raise ConflictError(f"another transaction created the table {info.full_name}")
+        view = lookup.find_view(self._connection, info.schema, info.name, self._newest)
+        if view is not None and not self._work.drops(view.id):
+            raise ConflictError(f"another transaction created the view {info.full_name}")
+        return schema_id
+
+    def _create_view(self, info: ViewInfo) -> None:
+        schema_id = self._check_place(info)
+        self._run(
+            sa.insert(t.view).values(
+                view_id=self._new_catalog_id(info.id),
+                view_uuid=info.uuid,
+                begin_snapshot=self._snapshot,
+                schema_id=schema_id,
+                view_name=info.name,
+                dialect=DIALECT,
+                sql=info.sql,
+                column_aliases=write_aliases(info.columns),
+            )
+        )
+        self._changes.append(f"created_view:{_quoted(info.schema)}.{_quoted(info.name)}")
+
+    def _drop_view(self, base: ViewInfo) -> None:
+        if self._end(t.view, t.view.c.view_id == base.id) != 1:
+            raise ConflictError(
+                f"the view {base.full_name} was replaced or dropped by another transaction: "
+                "run this one again"
+            )
+        self._changes.append(f"dropped_view:{base.id}")
+
+    def _create(self, info: TableInfo) -> int:
+        schema_id = self._check_place(info)
         table_id = self._new_catalog_id(info.id)
         # The schema's part of the path stands in the schema's row.
         own_path = f"{info.path.rstrip('/').rpartition('/')[2]}/"
@@ -267,12 +304,13 @@ class Writer:
             ],
         )
 
-    def _end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> None:
-        self._run(
+    def _end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
+        ended = self._run(
             sa.update(table)
             .where(condition, table.c.end_snapshot.is_(None))
             .values(end_snapshot=self._snapshot)
         )
+        return int(ended.rowcount)
 
     def _end_columns(self, table_id: int, ids: Sequence[int]) -> None:
         self._end(t.column, sa.and_(t.column.c.table_id == table_id, t.column.c.column_id.in_(ids)))

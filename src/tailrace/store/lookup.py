@@ -1,4 +1,4 @@
-"""What exists at a snapshot: schemas, tables and their files, read from the catalog.
+"""What exists at a snapshot: schemas, views, tables and their files, read from the catalog.
 
 Always true: a row is visible at the snapshots s with begin <= s < end, so that any snapshot can
 be read at any time with the same statements, and no statement depends on another's moment.
@@ -20,6 +20,7 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import types
 from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
 from tailrace.store.schema import Column, TableInfo
+from tailrace.store.view import ViewInfo, read_aliases
 
 # Statements that every small commit runs are built once: building one costs more than running it.
 _AT = sa.bindparam("at", type_=t.Int)
@@ -153,6 +154,47 @@ def list_tables(connection: sa.Connection, at: int, tenant: str) -> list[tuple[s
     return [(row.schema_name, row.table_name) for row in connection.execute(query, {"at": at})]
 
 
+_VIEWS = (
+    sa.select(t.view, t.schema.c.schema_name, _owner.label("tenant"))
+    .join(t.schema, t.schema.c.schema_id == t.view.c.schema_id)
+    .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.view.c.schema_id)
+    .where(visible(t.view, _AT), visible(t.schema, _AT))
+)
+_VIEW_BY_NAME = _VIEWS.where(
+    same_name(t.schema.c.schema_name, sa.bindparam("schema", type_=t.Text)),
+    same_name(t.view.c.view_name, sa.bindparam("name", type_=t.Text)),
+)
+
+
+def find_view(
+    connection: sa.Connection, schema: str, name: str, at: int, tenant: str | None = None
+) -> ViewInfo | None:
+    """A view as it is at a snapshot, or None; with a tenant, only if it is the tenant's."""
+    wanted = {"schema": schema, "name": name, "at": at}
+    row = connection.execute(_VIEW_BY_NAME, wanted).one_or_none()
+    if row is None or (tenant is not None and row.tenant != tenant):
+        return None
+    return _view_info(row)
+
+
+def list_views(connection: sa.Connection, at: int, tenant: str) -> list[ViewInfo]:
+    """Every view of a tenant."""
+    query = _VIEWS.where(_owner == tenant).order_by(t.schema.c.schema_name, t.view.c.view_name)
+    return [_view_info(row) for row in connection.execute(query, {"at": at})]
+
+
+def _view_info(row: sa.Row[Any]) -> ViewInfo:
+    return ViewInfo(
+        id=row.view_id,
+        uuid=str(row.view_uuid),
+        schema_id=row.schema_id,
+        schema=row.schema_name,
+        name=row.view_name,
+        sql=row.sql,
+        columns=read_aliases(row.column_aliases),
+    )
+
+
 def tables_ever(connection: sa.Connection, tenant: str) -> set[int]:
     """Ids of the tables that a tenant has or had."""
     return set(connection.execute(_tables_of(tenant)).scalars())
@@ -175,14 +217,21 @@ def seen_by(connection: sa.Connection, tenant: str) -> Callable[[str], str]:
     alone = connection.execute(sa.select(t.own_schema.c.schema_id).limit(1)).first() is None
     if tenant == DEFAULT_TENANT and alone:
         return lambda changes: changes
-    tables = tables_ever(connection, tenant)
     rows = connection.execute(_SCHEMAS.where(_owner == tenant)).all()
+    # Ids of tables and views are of one sequence.
+    inside = tables_ever(connection, tenant) | set(
+        connection.execute(
+            sa.select(t.view.c.view_id)
+            .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.view.c.schema_id)
+            .where(_owner == tenant)
+        ).scalars()
+    )
     schemas = {row.schema_id for row in rows}
     names = {'"' + row.schema_name.replace('"', '""') + '"' for row in rows}
 
     def is_seen(what: str, which: str) -> bool:
         if which.isdigit():
-            return int(which) in (schemas if "schema" in what else tables)
+            return int(which) in (schemas if "schema" in what else inside)
         return which in names or any(which.startswith(f"{name}.") for name in names)
 
     return lambda changes: ",".join(

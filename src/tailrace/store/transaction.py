@@ -35,12 +35,15 @@ from tailrace.store.schema import (
     check_name,
     check_new_name,
     fold,
+    is_hidden,
     new_columns,
     parse_columns,
+    quoted_name,
     split_name,
 )
 from tailrace.store.spark_faults import spark_faults
-from tailrace.store.workspace import SchemaWork, TableWork, Workspace
+from tailrace.store.view import ViewInfo, check_definition
+from tailrace.store.workspace import SchemaWork, TableWork, ViewWork, Workspace
 from tailrace.store.write import fit_local, select_columns, write_rows
 
 if TYPE_CHECKING:
@@ -115,10 +118,12 @@ class Transaction:
             raise NotFoundError(f"there is no schema {name!r}")
         if fold(name) == "main":
             raise InvalidError("the schema 'main' cannot be dropped")
-        inside = [plain for schema, plain in self.list_tables() if schema == fold(name)]
+        every = [*self.list_views(), *self.list_tables()]
+        inside = sorted((plain for schema, plain in every if schema == fold(name)), key=is_hidden)
         if inside:
             raise InvalidError(
-                f"the schema {name!r} still has tables ({', '.join(inside[:3])}): drop them first"
+                f"the schema {name!r} still has tables or views ({', '.join(inside[:3])}): "
+                "drop them first"
             )
         work = self._work.schemas.get(fold(name))
         if work is not None:
@@ -145,17 +150,7 @@ class Transaction:
         self._check_open()
         schema, plain = split_name(name)
         check_new_name(plain, "table", hidden=hidden)
-        schema_id = self._schema_id(schema)
-        if schema_id is None:
-            taken = self._schema_row(schema)
-            if taken is not None and taken.tenant != self._runtime.tenant:
-                raise NotFoundError(
-                    f"the tenant {self._runtime.tenant!r} has no schema {schema!r}, and that name "
-                    "is taken: lake.create_schema(…) another, and name it before the table"
-                )
-            raise NotFoundError(f"there is no schema {schema!r}: lake.create_schema({schema!r})")
-        if self._peek(schema, plain) is not None:
-            raise InvalidError(f"the table {schema}.{plain} exists already")
+        schema_id = self._place_for(schema, plain)
         key = [primary_key] if isinstance(primary_key, str) else list(primary_key or ())
         bare = TableInfo(
             id=self._work.provisional_id(),
@@ -173,7 +168,10 @@ class Transaction:
     def drop_table(self, name: str) -> None:
         """Drop a table. Older snapshots still have it."""
         self._check_open()
-        self._find_own(*split_name(name)).dropped = True
+        schema, plain = split_name(name)
+        if self._peek_view(schema, plain) is not None:
+            raise InvalidError(f"{schema}.{plain} is a view, not a table: use drop_view")
+        self._find_own(schema, plain).dropped = True
 
     def list_tables(self) -> list[tuple[str, str]]:
         """Folded schema and name of every table that this transaction sees."""
@@ -188,6 +186,76 @@ class Transaction:
             else:
                 found.add(key)
         return sorted(found)
+
+    # --- views ------------------------------------------------------------------------------
+
+    def find_view(self, name: str) -> ViewInfo | None:
+        """A view, as this transaction sees it, or None."""
+        self._check_open()
+        return self._peek_view(*split_name(name))
+
+    def create_view(self, name: str, sql: str, *, columns: Iterable[str] = ()) -> ViewInfo:
+        """Create a view that other engines see: the text of a query, in DuckDB's dialect.
+
+        Tables of the view's own schema are best named without it: then the text is right under
+        any name that a reader attaches the lake as. `columns` are other names for the query's.
+        """
+        self._check_open()
+        schema, plain = split_name(name)
+        check_new_name(plain, "view")
+        schema_id = self._place_for(schema, plain)
+        made = ViewInfo(
+            id=self._work.provisional_id(),
+            uuid=str(uuid4()),
+            schema_id=schema_id,
+            schema=schema,
+            name=plain,
+            sql=sql,
+            columns=check_definition(sql, columns),
+        )
+        key = (fold(schema), fold(plain))
+        self._work.views.setdefault(key, ViewWork(base=None, info=None)).info = made
+        return made
+
+    def drop_view(self, name: str) -> ViewInfo:
+        """Drop a view, and return what it was. Older snapshots still have it."""
+        self._check_open()
+        schema, plain = split_name(name)
+        gone = self._peek_view(schema, plain)
+        if gone is None:
+            raise NotFoundError(f"there is no view {schema}.{plain}")
+        self._work.views[(fold(gone.schema), fold(gone.name))].info = None
+        return gone
+
+    def replace_view(self, name: str, sql: str, *, columns: Iterable[str] = ()) -> ViewInfo:
+        """Give a view another text: readers see the one or the other."""
+        names = check_definition(sql, columns)  # before the old one is gone
+        old = self.drop_view(name)
+        return self.create_view(quoted_name(old.schema, old.name), sql, columns=names)
+
+    def list_views(self) -> list[tuple[str, str]]:
+        """Folded schema and name of every view that this transaction sees."""
+        with self._runtime.database.read() as connection:
+            views = lookup.list_views(connection, self.base, self._runtime.tenant)
+        found = {(fold(view.schema), fold(view.name)) for view in views}
+        for key, work in self._work.views.items():
+            if work.info is None:
+                found.discard(key)
+            else:
+                found.add(key)
+        return sorted(found)
+
+    def _peek_view(self, schema: str, name: str) -> ViewInfo | None:
+        known = self._work.views.get((fold(schema), fold(name)))
+        if known is not None:
+            return known.info
+        with self._runtime.database.read() as connection:
+            found = lookup.find_view(connection, schema, name, self.base, self._runtime.tenant)
+        if found is None:
+            return None
+        # As in `_peek`: the name here may be another spelling of one that is known.
+        key = (fold(found.schema), fold(found.name))
+        return self._work.views.setdefault(key, ViewWork(base=found, info=found)).info
 
     # --- alterations (called by Table) ------------------------------------------------------
 
@@ -457,6 +525,23 @@ class Transaction:
             LiveFile(file=file, removed=work.removed.get(file.key, nothing)) for file in every
         )
         return Scan(table=work.info, at=self.base, files=live)
+
+    def _place_for(self, schema: str, name: str) -> int:
+        """The id of the schema in which a table or view is about to be created."""
+        schema_id = self._schema_id(schema)
+        if schema_id is None:
+            taken = self._schema_row(schema)
+            if taken is not None and taken.tenant != self._runtime.tenant:
+                raise NotFoundError(
+                    f"the tenant {self._runtime.tenant!r} has no schema {schema!r}, and that name "
+                    "is taken: lake.create_schema(…) another, and name it before the table"
+                )
+            raise NotFoundError(f"there is no schema {schema!r}: lake.create_schema({schema!r})")
+        if self._peek(schema, name) is not None:
+            raise InvalidError(f"the table {schema}.{name} exists already")
+        if self._peek_view(schema, name) is not None:
+            raise InvalidError(f"the view {schema}.{name} exists already")
+        return schema_id
 
     def _schema_id(self, name: str) -> int | None:
         known = self._work.schemas.get(fold(name))

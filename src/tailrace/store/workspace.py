@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from tailrace.store.deletes import Positions, union
 from tailrace.store.files import DataFile
 from tailrace.store.schema import TableInfo, fold
+from tailrace.store.view import ViewInfo
 from tailrace.store.write import Written
 
 
@@ -56,6 +57,14 @@ class TableWork:
 
 
 @dataclass(kw_only=True)
+class ViewWork:
+    """A view that the transaction has touched, or what became of its name."""
+
+    base: ViewInfo | None  # as it was at the base snapshot; None: there was none
+    info: ViewInfo | None  # as the transaction sees it; None: dropped
+
+
+@dataclass(kw_only=True)
 class Workspace:
     """Everything that a transaction is going to commit."""
 
@@ -63,6 +72,7 @@ class Workspace:
     tables: dict[tuple[str, str], TableWork] = field(default_factory=dict)  # by folded names
     # Committed tables that were dropped, and whose name was then given to another.
     replaced: list[TableWork] = field(default_factory=list)
+    views: dict[tuple[str, str], ViewWork] = field(default_factory=dict)  # by folded names
     schemas: dict[str, SchemaWork] = field(default_factory=dict)
     objects: list[str] = field(default_factory=list)  # every data file written, used or not
     also: list[Callable[[sa.Connection, int], None]] = field(default_factory=list)
@@ -89,6 +99,21 @@ class Workspace:
             if not created_and_dropped and (work.alters or work.changes_rows):
                 yield work
 
+    def changed_views(self) -> Iterator[ViewWork]:
+        """The views that the commit must write something about."""
+        return (work for work in self.views.values() if work.base != work.info)
+
+    def drops(self, number: int) -> bool:
+        """Whether the commit ends a table or view; their ids are of one sequence."""
+        return any(
+            work.dropped and work.base is not None and work.base.id == number
+            for work in self.changed_tables()
+        ) or any(work.base is not None and work.base.id == number for work in self.changed_views())
+
     @property
     def needs_snapshot(self) -> bool:
-        return bool(self.schemas) or any(True for _ in self.changed_tables())
+        return (
+            bool(self.schemas)
+            or any(True for _ in self.changed_tables())
+            or any(True for _ in self.changed_views())
+        )
