@@ -1,0 +1,263 @@
+"""A query as a tree of relational operators: frozen values, without any engine.
+
+Always true: every column of a node has a name that no other operator of the plan gives to
+another column, so expressions refer to columns by their name alone. Expressions are sqlglot
+trees over the names of the node's inputs. Rows are bags: nothing but a `Limit` has an order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sqlglot import exp
+
+# An output column: its name and what it is computed from.
+Item = tuple[str, exp.Expression]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Node:
+    """An operator. Compared by identity: the same table read twice is two nodes."""
+
+    columns: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it."""
+        yield self
+        for child in self.inputs:
+            yield from child.walk()
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        return tuple(node for node in self.walk() if isinstance(node, Scan))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scan(Node):
+    """A source: columns of a table, under this plan's names."""
+
+    source: str
+    fields: tuple[str, ...]  # the table's names, in parallel to `columns`
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OneRow(Node):
+    """A single row without columns: a SELECT without FROM."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Values(Node):
+    """Literal rows."""
+
+    rows: exp.Expression
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Filter(Node):
+    """The rows for which a condition is true."""
+
+    input: Node
+    condition: exp.Expression
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Project(Node):
+    """A row for each row."""
+
+    input: Node
+    items: tuple[Item, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explode(Node):
+    """Each row as often as a generator says, with the generator's columns added."""
+
+    input: Node
+    call: exp.Expression
+    outer: bool
+    made: tuple[str, ...]  # the columns that it adds
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InnerJoin(Node):
+    """All combinations of rows of several inputs for which all conditions are true."""
+
+    parts: tuple[Node, ...]
+    conditions: tuple[exp.Expression, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+
+class JoinKind(StrEnum):
+    """How a row without a match is treated."""
+
+    LEFT = "left"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeyJoin(Node):
+    """A join whose rows depend on whether there is a match: outer, semi or anti."""
+
+    kind: JoinKind
+    left: Node
+    right: Node
+    # Pairs of columns that must be equal, and what else must be true.
+    pairs: tuple[tuple[str, str], ...]
+    rest: tuple[exp.Expression, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregation:
+    """One aggregate function over the rows of a group."""
+
+    name: str
+    call: exp.Expression
+    # Whether adding up in another order gives the same value, to the last bit.
+    exact: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Aggregate(Node):
+    """A row for each group; without keys one row, whatever the input."""
+
+    input: Node
+    keys: tuple[str, ...]  # columns of the input
+    calls: tuple[Aggregation, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Union(Node):
+    """The rows of all inputs, column by column in their order."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+
+class SetKind(StrEnum):
+    """How rows of two inputs are counted against each other."""
+
+    INTERSECT = "intersect"
+    INTERSECT_ALL = "intersect all"
+    EXCEPT = "except"
+    EXCEPT_ALL = "except all"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SetOperation(Node):
+    """INTERSECT and EXCEPT."""
+
+    kind: SetKind
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Window(Node):
+    """Each row with values computed over the rows of its partition."""
+
+    input: Node
+    partition: tuple[str, ...]  # columns of the input, which every item is partitioned by
+    items: tuple[Item, ...]
+    exact: bool
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Limit(Node):
+    """The first rows in an order; ties are broken by all columns."""
+
+    input: Node
+    order: tuple[exp.Expression, ...]  # exp.Ordered over the input's columns
+    count: int | None
+    offset: int = 0
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A column of the query's result: what the user calls it, and the plan's column."""
+
+    name: str
+    column: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A translated query."""
+
+    root: Node
+    outputs: tuple[Output, ...]
+    # Functions of the moment that it uses, e.g. current_date.
+    moments: tuple[str, ...] = field(default=())
+
+
+def inexact_columns(node: Node) -> frozenset[str]:
+    """Columns whose value may differ in the last bit when it is computed again."""
+    below: frozenset[str] = frozenset().union(*(inexact_columns(child) for child in node.inputs))
+    if isinstance(node, Aggregate):
+        found = {call.name for call in node.calls if not call.exact or _uses(call.call, below)}
+        return frozenset(found | (below & set(node.keys)))
+    if isinstance(node, Project):
+        return frozenset(name for name, value in node.items if _uses(value, below))
+    if isinstance(node, Window):
+        if not node.exact:
+            return below | {name for name, _ in node.items}
+        return below | {name for name, value in node.items if _uses(value, below)}
+    if isinstance(node, Union | SetOperation):
+        parts = node.parts if isinstance(node, Union) else (node.left, node.right)
+        return frozenset(
+            name
+            for place, name in enumerate(node.columns)
+            if any(part.columns[place] in below for part in parts)
+        )
+    if isinstance(node, Explode):
+        return below | (set(node.made) if _uses(node.call, below) else frozenset())
+    return below & frozenset(node.columns)
+
+
+def _uses(value: exp.Expression, columns: frozenset[str]) -> bool:
+    return any(column.name in columns for column in value.find_all(exp.Column))

@@ -1,0 +1,54 @@
+"""Groups: those that a change touches are computed before and after it.
+
+Sums and counts of the whole query need less than that: see `sink`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tailrace.views.plan import Aggregate
+from tailrace.views.program import Builder, State, Within
+from tailrace.views.rules.rule import (
+    Rule,
+    affected,
+    difference,
+    items,
+    only_with,
+    same_columns,
+    sub,
+)
+
+
+class AggregateRule(Rule):
+    def rows(self, b: Builder, node: Aggregate, state: State, within: Within | None) -> exp.Query:
+        below = None if within is None else within.on(same_columns(node.keys))
+        query = b.rows(node.input, state, below)
+        calls = [exp.alias_(call.call.copy(), call.name) for call in node.calls]
+        made = exp.select(*items(node.keys), *calls).from_(sub(query))
+        if node.keys:
+            made = made.group_by(*items(node.keys))
+        lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
+        return only_with(made, within, node.columns) if lost else made
+
+    def delta(self, b: Builder, node: Aggregate) -> exp.Query:
+        if not node.keys:
+            return difference(b, node, None)
+        return difference(b, node, affected_groups(b, node))
+
+    def touched(self, b: Builder, node: Aggregate, columns: Sequence[str]) -> list[exp.Query]:
+        if set(columns) <= set(node.keys):
+            return b.touched(node.input, columns)
+        return super().touched(b, node, columns)
+
+
+def affected_groups(b: Builder, node: Aggregate) -> Within:
+    """The groups that a change touches, by the keys that are known from the change alone."""
+    direct = [key for key in node.keys if b.is_direct(b.touched(node.input, [key]))]
+    together = b.touched(node.input, direct) if direct else []
+    if not direct or not b.is_direct(together):
+        direct = direct[:1] or list(node.keys)
+        together = b.touched(node.input, direct)
+    return affected(b, direct, together)

@@ -1,0 +1,30 @@
+"""Literal rows: they never change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from tailrace.views.plan import Values
+from tailrace.views.program import Builder, State, Within
+from tailrace.views.rules.rule import Rule, items
+
+
+class ConstantRule(Rule):
+    def rows(
+        self,
+        b: Builder,  # noqa: ARG002
+        node: Any,
+        state: State,  # noqa: ARG002
+        within: Within | None,  # noqa: ARG002
+    ) -> exp.Query:
+        if isinstance(node, Values):
+            rows = node.rows.copy()
+            names = [exp.to_identifier(name) for name in node.columns]
+            rows.set("alias", exp.TableAlias(this=exp.to_identifier("q"), columns=names))
+            return exp.select(*items(node.columns)).from_(rows)
+        return exp.select(exp.alias_(exp.Literal.number(1), "one"))
+
+    def delta(self, b: Builder, node: Any) -> exp.Query:
+        raise AssertionError("literal rows have no sources")

@@ -1,0 +1,36 @@
+"""A condition: applied to rows and to changes alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tailrace.views.plan import Filter, Node, Project, Scan
+from tailrace.views.program import Builder, State, Within
+from tailrace.views.rules.rule import Rule, from_query, weighted
+
+
+class FilterRule(Rule):
+    def rows(self, b: Builder, node: Filter, state: State, within: Within | None) -> exp.Query:
+        return self._over(node, b.rows(node.input, state, within), weight=False)
+
+    def delta(self, b: Builder, node: Filter) -> exp.Query:
+        below = b.delta(node.input)
+        assert below is not None
+        return self._over(node, below, weight=True)
+
+    def _over(self, node: Filter, query: exp.Query, *, weight: bool) -> exp.Query:
+        return from_query(query, weighted(node.columns, weight)).where(node.condition.copy())
+
+    def touched(self, b: Builder, node: Filter, columns: Sequence[str]) -> list[exp.Query]:
+        if is_simple(node):
+            return super().touched(b, node, columns)
+        return b.touched(node.input, columns)
+
+
+def is_simple(node: Node) -> bool:
+    """Whether a node is one table, filtered and projected: its change is cheap to have."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return isinstance(node, Scan)

@@ -1,0 +1,23 @@
+"""The first rows in an order, inside a query: all of it, before and after."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tailrace.views.plan import Limit
+from tailrace.views.program import Builder, State, Within
+from tailrace.views.rules.rule import Rule, difference, from_query, only_with
+
+
+class LimitRule(Rule):
+    def rows(self, b: Builder, node: Limit, state: State, within: Within | None) -> exp.Query:
+        made = from_query(b.rows(node.input, state), node.columns)
+        made = made.order_by(*(tree.copy() for tree in node.order))
+        if node.count is not None:
+            made = made.limit(node.count)
+        if node.offset:
+            made = made.offset(node.offset)
+        return only_with(from_query(made, node.columns), within, node.columns)
+
+    def delta(self, b: Builder, node: Limit) -> exp.Query:
+        return difference(b, node, None)

@@ -1,0 +1,111 @@
+"""What a rule is, and the queries that most rules are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from tailrace.views.plan import Node
+from tailrace.views.program import WEIGHT, Builder, State, Within
+from tailrace.views.scope import all_of
+
+
+class Rule:
+    """How one operator's rows are computed, and how they change; see `Builder`."""
+
+    def rows(self, b: Builder, node: Any, state: State, within: Within | None) -> exp.Query:
+        raise NotImplementedError
+
+    def delta(self, b: Builder, node: Any) -> exp.Query:
+        raise NotImplementedError
+
+    def touched(self, b: Builder, node: Any, columns: Sequence[str]) -> list[exp.Query]:
+        """From the change itself, unless a rule knows something cheaper."""
+        delta = b.delta(node)
+        return [] if delta is None else [from_query(delta, columns)]
+
+
+def sub(query: exp.Query | exp.Table, name: str = "q") -> exp.Expression:
+    """A query in a FROM."""
+    if isinstance(query, exp.Table):
+        return query
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name)))
+
+
+def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expression]:
+    """Columns as a SELECT list."""
+    return [exp.column(exp.to_identifier(name), table=relation) for name in columns]
+
+
+def from_query(query: exp.Query | exp.Table, columns: Sequence[str]) -> exp.Select:
+    """Some columns of a query."""
+    return exp.select(*items(columns)).from_(sub(query))
+
+
+def weighted(columns: Sequence[str], weight: bool) -> tuple[str, ...]:
+    """Columns, with the weight if rows have one."""
+    return (*columns, WEIGHT) if weight else tuple(columns)
+
+
+def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Select:
+    """A query's rows, each counted as so much."""
+    number: exp.Expression = exp.Literal.number(abs(weight))
+    marked = exp.alias_(number if weight > 0 else exp.Neg(this=number), WEIGHT)
+    return exp.select(*items(columns), marked).from_(sub(query))
+
+
+def union_all(parts: Sequence[exp.Query]) -> exp.Query:
+    """The rows of all parts."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = exp.union(result, part, distinct=False, copy=False)
+    return result
+
+
+def difference(b: Builder, node: Node, within: Within | None) -> exp.Query:
+    """What a node's rows are at the end, less what they were: right for every operator."""
+    terms = []
+    for state, weight in ((State.NEW, 1), (State.OLD, -1)):
+        rows = b.rows(node, state, within)
+        if within is not None and len(within.pairs) > 1:
+            rows = only_with(rows, within, node.columns)
+        terms.append(with_weight(rows, node.columns, weight))
+    return union_all(terms)
+
+
+def affected(b: Builder, columns: Sequence[str], parts: list[exp.Query]) -> Within:
+    """The limit to the values of columns that queries give."""
+    keys = b.keys(parts, len(columns))
+    return Within(keys=keys, pairs=tuple((c, f"k{n}") for n, c in enumerate(columns)))
+
+
+def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -> exp.Query:
+    """The rows of a query that have the keys: NULL is a key like others."""
+    if within is None:
+        return query
+    same = [
+        exp.NullSafeEQ(
+            this=exp.column(exp.to_identifier(own), table="q"),
+            expression=exp.column(exp.to_identifier(key), table="k"),
+        )
+        for own, key in within.pairs
+    ]
+    keys = exp.select(*items([key for _, key in within.pairs])).distinct().from_(within.keys)
+    join = exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=all_of(same))
+    made = exp.select(*items(columns, "q")).from_(sub(query))
+    made.append("joins", join)
+    return made
+
+
+def same_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Columns that an operator passes on under their names."""
+    return {name: name for name in columns}
+
+
+def column_items(pairs: Sequence[tuple[str, exp.Expression]]) -> list[exp.Expression]:
+    """Named expressions as a SELECT list."""
+    return [exp.alias_(value.copy(), name, copy=False) for name, value in pairs]
+
+

@@ -1,0 +1,35 @@
+"""INTERSECT and EXCEPT: the rows that a change touches are counted before and after it."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tailrace.views.plan import SetKind, SetOperation
+from tailrace.views.program import Builder, State, Within
+from tailrace.views.rules.rule import Rule, affected, difference, sub
+
+
+class SetOperationRule(Rule):
+    def rows(
+        self, b: Builder, node: SetOperation, state: State, within: Within | None
+    ) -> exp.Query:
+        sides = []
+        for side in (node.left, node.right):
+            names = dict(zip(node.columns, side.columns, strict=True))
+            below = None if within is None else within.on(names)
+            named = [
+                exp.alias_(exp.column(own), name)
+                for own, name in zip(side.columns, node.columns, strict=True)
+            ]
+            sides.append(exp.select(*named).from_(sub(b.rows(side, state, below))))
+        combine = exp.except_ if node.kind in (SetKind.EXCEPT, SetKind.EXCEPT_ALL) else exp.intersect
+        distinct = node.kind in (SetKind.EXCEPT, SetKind.INTERSECT)
+        return combine(*sides, distinct=distinct, copy=False)
+
+    def delta(self, b: Builder, node: SetOperation) -> exp.Query:
+        parts = [
+            query
+            for side in (node.left, node.right)
+            for query in b.touched(side, side.columns)
+        ]
+        return difference(b, node, affected(b, node.columns, parts))

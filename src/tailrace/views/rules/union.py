@@ -1,0 +1,45 @@
+"""Rows of several inputs: so are the changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tailrace.views.plan import Node, Union
+from tailrace.views.program import Builder, State, Within
+from tailrace.views.rules.rule import Rule, sub, union_all, weighted
+
+
+class UnionRule(Rule):
+    def rows(self, b: Builder, node: Union, state: State, within: Within | None) -> exp.Query:
+        parts = []
+        for part in node.parts:
+            names = dict(zip(node.columns, part.columns, strict=True))
+            below = None if within is None else within.on(names)
+            parts.append(self._named(node, part, b.rows(part, state, below), weight=False))
+        return union_all(parts)
+
+    def delta(self, b: Builder, node: Union) -> exp.Query:
+        parts = [
+            self._named(node, part, delta, weight=True)
+            for part in node.parts
+            if (delta := b.delta(part)) is not None
+        ]
+        return union_all(parts)
+
+    def _named(self, node: Union, part: Node, query: exp.Query, *, weight: bool) -> exp.Select:
+        named = [
+            exp.alias_(exp.column(own), name)
+            for own, name in zip(
+                weighted(part.columns, weight), weighted(node.columns, weight), strict=True
+            )
+        ]
+        return exp.select(*named).from_(sub(query))
+
+    def touched(self, b: Builder, node: Union, columns: Sequence[str]) -> list[exp.Query]:
+        found: list[exp.Query] = []
+        for part in node.parts:
+            names = dict(zip(node.columns, part.columns, strict=True))
+            found += b.touched(part, [names[column] for column in columns])
+        return found

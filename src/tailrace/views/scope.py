@@ -1,0 +1,220 @@
+"""Names while a query is translated: which column a name means, and of what type it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.optimizer.annotate_types import annotate_types
+
+from tailrace.errors import InvalidError
+
+
+class UnsupportedError(Exception):
+    """The query is right, but no rule covers a part of it: the view is recomputed in full."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceColumn:
+    """A column of a table that a query reads."""
+
+    name: str
+    type: exp.DataType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a table's name in a query stands for."""
+
+    name: str  # the same for each reference to the same table
+    columns: tuple[SourceColumn, ...]
+    # For a view: a query over the stored table, whose source name is `name`.
+    reader: exp.Query | None = None
+
+
+Resolve = Callable[[exp.Table], Source]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visible:
+    """A column that an expression may name."""
+
+    relation: str | None
+    name: str
+    column: str
+
+
+@dataclass(kw_only=True)
+class Scope:
+    """The columns that a SELECT's expressions may name, and those of the query around it."""
+
+    columns: list[Visible] = field(default_factory=list)
+    outer: Scope | None = None
+
+    def find(self, name: str, relation: str | None) -> str | None:
+        """The plan's column; None if there is none of that name."""
+        found = {
+            known.column
+            for known in self.columns
+            if known.name.casefold() == name.casefold()
+            and (relation is None or (known.relation or "").casefold() == relation.casefold())
+        }
+        if len(found) > 1:
+            raise InvalidError(f"the column {name!r} is ambiguous: write it as table.{name}")
+        return next(iter(found), None)
+
+    def bind(self, tree: exp.Expression) -> exp.Expression:
+        """A copy of an expression with the plan's columns in place of names."""
+        holder = exp.Paren(this=tree.copy())
+        for column in outside_queries(holder):
+            column.replace(self._bound(column))
+        return holder.this
+
+    def _bound(self, column: exp.Column) -> exp.Expression:
+        if isinstance(column.this, exp.Star):
+            raise UnsupportedError(f"* inside an expression: {column.sql('spark')}")
+        parts = [part.name for part in column.parts]
+        scope: Scope | None = self
+        while scope is not None:
+            # The longest prefix that is a relation, then a column, then fields of a struct.
+            for skip in range(min(len(parts) - 1, 2), -1, -1):
+                relation = parts[skip - 1] if skip else None
+                found = scope.find(parts[skip], relation)
+                if found is not None:
+                    return _fields(column_of(found), parts[skip + 1 :])
+            scope = scope.outer
+        known = sorted({visible.name for visible in self.columns})
+        raise InvalidError(
+            f"there is no column {column.sql('spark')!r} in this query; there are "
+            + ", ".join(known[:20])
+        )
+
+
+def outside_queries(holder: exp.Expression) -> list[exp.Column]:
+    """The columns of an expression that are not those of a subquery in it."""
+    return [c for c in holder.find_all(exp.Column) if not _is_inside_query(c, holder)]
+
+
+def _is_inside_query(column: exp.Expression, holder: exp.Expression) -> bool:
+    above = column.parent
+    while above is not None and above is not holder:
+        if isinstance(above, exp.Query):
+            return True
+        above = above.parent
+    return False
+
+
+def _fields(tree: exp.Expression, names: Iterable[str]) -> exp.Expression:
+    for name in names:
+        tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
+    return tree
+
+
+def column_of(name: str) -> exp.Column:
+    """A column of a plan as an expression."""
+    return exp.Column(this=exp.to_identifier(name))
+
+
+def columns_in(tree: exp.Expression) -> set[str]:
+    """The plan's columns that an expression uses."""
+    return {column.name for column in tree.find_all(exp.Column)}
+
+
+def renamed(tree: exp.Expression, names: dict[str, exp.Expression]) -> exp.Expression:
+    """A copy of an expression with other expressions in place of columns."""
+    holder = exp.Paren(this=tree.copy())
+    for column in list(holder.find_all(exp.Column)):
+        if column.name in names:
+            column.replace(names[column.name].copy())
+    return holder.this
+
+
+def conjuncts(tree: exp.Expression | None) -> list[exp.Expression]:
+    """The parts of an AND."""
+    if tree is None:
+        return []
+    if isinstance(tree, exp.Paren):
+        return conjuncts(tree.this)
+    if isinstance(tree, exp.And):
+        return [*conjuncts(tree.left), *conjuncts(tree.right)]
+    return [tree]
+
+
+def all_of(conditions: Sequence[exp.Expression]) -> exp.Expression:
+    """The AND of conditions."""
+    copies = [exp.paren(c, copy=True) if isinstance(c, exp.Or) else c.copy() for c in conditions]
+    return exp.and_(*copies, copy=False) if copies else exp.true()
+
+
+_EXACT = {
+    *exp.DataType.INTEGER_TYPES,
+    exp.DataType.Type.DECIMAL,
+}
+
+
+class Names:
+    """Gives out the plan's column names, and remembers their types."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.types: dict[str, exp.DataType] = {}
+        self.not_null: set[str] = set()
+
+    def new(self, base: str, kind: exp.DataType | None = None, *, not_null: bool = False) -> str:
+        self._count += 1
+        plain = re.sub(r"[^a-z0-9_]", "", base.lower())[:30].strip("_0123456789") or "c"
+        name = f"{plain}_{self._count}"
+        if kind is not None:
+            self.types[name] = kind
+        if not_null:
+            self.not_null.add(name)
+        return name
+
+    def type_of(self, tree: exp.Expression) -> exp.DataType:
+        """The type of an expression over the plan's columns, as far as it is known."""
+        typed = {
+            name: exp.Cast(this=exp.Null(), to=self.types[name].copy())
+            for name in columns_in(tree)
+            if name in self.types
+        }
+        found = annotate_types(renamed(tree, typed), dialect="spark").type  # type: ignore[arg-type]
+        return found if isinstance(found, exp.DataType) else exp.DataType.build("unknown")
+
+    def is_exact(self, tree: exp.Expression) -> bool:
+        """Whether values of an expression add up to the same in any order; False in doubt."""
+        if isinstance(tree, exp.Column):
+            return tree.name in self.types and self.types[tree.name].this in _EXACT
+        if isinstance(tree, exp.Literal):
+            return not tree.is_string and "e" not in tree.this.lower()
+        if isinstance(tree, exp.Null):
+            return True
+        if isinstance(tree, exp.Paren | exp.Neg | exp.Abs):
+            return self.is_exact(tree.this)
+        if isinstance(tree, exp.Add | exp.Sub | exp.Mul | exp.Mod):
+            return self.is_exact(tree.left) and self.is_exact(tree.right)
+        if isinstance(tree, exp.Div):  # of whole numbers it gives a double
+            both = (tree.left, tree.right)
+            return all(map(self.is_exact, both)) and any(map(self._is_decimal, both))
+        if isinstance(tree, exp.Case):
+            values = [branch.args["true"] for branch in tree.args["ifs"]]
+            return all(map(self.is_exact, [*values, tree.args.get("default") or exp.Null()]))
+        if isinstance(tree, exp.If):
+            return all(map(self.is_exact, (tree.args["true"], tree.args.get("false") or exp.Null())))
+        if isinstance(tree, exp.Coalesce):
+            return all(map(self.is_exact, (tree.this, *tree.expressions)))
+        if isinstance(tree, exp.Cast):
+            return tree.to.this in _EXACT
+        return self.type_of(tree).this in exp.DataType.INTEGER_TYPES
+
+    def _is_decimal(self, tree: exp.Expression) -> bool:
+        if isinstance(tree, exp.Literal):
+            return "." in tree.this
+        if isinstance(tree, exp.Column):
+            return tree.name in self.types and self.types[tree.name].is_type("decimal")
+        if isinstance(tree, exp.Cast):
+            return tree.to.is_type("decimal")
+        inside = [tree.this, tree.args.get("expression")]
+        return any(isinstance(part, exp.Expression) and self._is_decimal(part) for part in inside)

@@ -1,0 +1,277 @@
+"""Programs on DuckDB: tables at both ends of a change, and the law that every rule obeys.
+
+The law: what a rule says came and went, added to the old rows, gives the new ones, as bags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from tailrace.views import sink
+from tailrace.views.layout import VISIBLE, layout_of
+from tailrace.views.plan import Query
+from tailrace.views.program import Builder, State, as_one_query
+from tailrace.views.prune_columns import pruned
+from tailrace.views.scope import Source, SourceColumn
+from tailrace.views.translate import translate
+
+# Each table: its columns and types, and the columns of its primary key.
+TABLES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "t": ({"id": "bigint", "a": "int", "b": "string", "v": "decimal(10,2)", "x": "double"}, ("id",)),
+    "u": ({"id": "bigint", "a": "int", "c": "int", "w": "int", "s": "string"}, ("id",)),
+    "r": ({"a": "int", "b": "string", "n": "int"}, ()),
+}
+_KEY_SPACE = 40
+
+
+def resolve(table: exp.Table) -> Source:
+    columns, key = TABLES[table.name.lower()]
+    return Source(
+        name=table.name.lower(),
+        columns=tuple(
+            SourceColumn(name=name, type=exp.DataType.build(kind, "spark"), nullable=name not in key)
+            for name, kind in columns.items()
+        ),
+    )
+
+
+def planned(sql: str) -> Query:
+    """The plan of a query over the tables above."""
+    made = translate(sqlglot.parse_one(sql, dialect="spark"), resolve)
+    needed = {output.column for output in made.outputs}
+    return Query(root=pruned(made.root, needed), outputs=made.outputs)
+
+
+Row = tuple[Any, ...]
+
+
+@dataclass
+class World:
+    """Rows of all tables at one moment."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    @classmethod
+    def random(cls, random: Random, size: int) -> World:
+        made = cls()
+        for name, (_, key) in TABLES.items():
+            count = random.randint(0, size)
+            ids = random.sample(range(_KEY_SPACE), min(count, _KEY_SPACE))
+            made.rows[name] = [_row(random, name, ids[n] if key else None) for n in range(len(ids))]
+        return made
+
+    def changed(self, random: Random, tables: Iterable[str] | None = None) -> World:
+        """This world after some inserts, updates and deletes."""
+        made = World({name: list(rows) for name, rows in self.rows.items()})
+        for name in tables if tables is not None else _some(random, TABLES):
+            rows, (_, key) = made.rows[name], TABLES[name]
+            for _ in range(random.randint(0, 4)):
+                what = random.random()
+                if rows and what < 0.3:
+                    rows.pop(random.randrange(len(rows)))
+                elif rows and what < 0.6:
+                    place = random.randrange(len(rows))
+                    rows[place] = _row(random, name, rows[place][0] if key else None)
+                else:
+                    free = [n for n in range(_KEY_SPACE) if n not in {row[0] for row in rows}]
+                    if free or not key:
+                        rows.append(_row(random, name, random.choice(free) if key else None))
+        return made
+
+
+def _some(random: Random, names: Iterable[str]) -> list[str]:
+    return [name for name in names if random.random() < 0.6]
+
+
+def _row(random: Random, name: str, key: int | None) -> Row:
+    row: list[Any] = []
+    for column, kind in TABLES[name][0].items():
+        if column == "id":
+            row.append(key)
+        elif random.random() < 0.15:
+            row.append(None)
+        elif kind == "string":
+            row.append(random.choice(["x", "y", "z", ""]))
+        elif kind.startswith("decimal"):
+            row.append(f"{random.randint(-300, 300) / 100:.2f}")
+        elif kind == "double":
+            row.append(random.choice([0.0, 0.5, -1.25, 3.0]))
+        else:
+            row.append(random.randint(0, 3))
+    return tuple(row)
+
+
+_DUCK = {"string": "varchar"}
+
+
+class Engine:
+    """DuckDB with the relations that programs read."""
+
+    def __init__(self) -> None:
+        self.connection = duckdb.connect(":memory:")
+        self.connection.execute("SET threads = 1")
+        self.connection.execute("SET default_null_order = 'nulls_first'")
+
+    def load(self, old: World, new: World) -> set[str]:
+        """Make `old_n`, `new_n` and `delta_n`; returns the tables that changed."""
+        changed = set()
+        for number, (name, (columns, _)) in enumerate(TABLES.items()):
+            kinds = {c: _DUCK.get(kind, kind) for c, kind in columns.items()}
+            before, after = list(old.rows[name]), list(new.rows[name])
+            delta: list[Row] = []
+            for row in list(before):
+                if row in after:
+                    after.remove(row)
+                else:
+                    delta.append((*row, -1))
+            delta += [(*row, 1) for row in after]
+            if delta:
+                changed.add(name)
+            self._table(f"old_{number}", kinds, old.rows[name])
+            self._table(f"new_{number}", kinds, new.rows[name])
+            self._table(f"delta_{number}", {**kinds, "_w": "int"}, delta)
+        return changed
+
+    def _table(self, name: str, kinds: Mapping[str, str], rows: Sequence[Row]) -> None:
+        columns = ", ".join(f'"{column}" {kind}' for column, kind in kinds.items())
+        self.connection.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
+        if rows:
+            values = ", ".join("(" + ", ".join(_literal(v) for v in row) + ")" for row in rows)
+            self.connection.execute(f"INSERT INTO {name} VALUES {values}")
+
+    def fetch(self, query: exp.Expression) -> list[Row]:
+        return self.connection.execute(query.sql("duckdb")).fetchall()
+
+    def plain(self, sql: str, state: str) -> list[Row]:
+        """A query by DuckDB alone, at one end."""
+        tree = sqlglot.parse_one(sql, dialect="spark")
+        local = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        for table in tree.find_all(exp.Table):
+            if table.name.lower() not in local:
+                number = list(TABLES).index(table.name.lower())
+                alias = table.alias or table.name
+                table.replace(exp.alias_(exp.to_table(f"{state}_{number}"), alias, table=True))
+        return self.fetch(tree)
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return f"'{value}'" if isinstance(value, str) else repr(value)
+
+
+def builder(changed: Iterable[str], *, sideways: bool = True, keyed: bool = True) -> Builder:
+    keys = {name: key for name, (_, key) in TABLES.items() if key} if keyed else {}
+    return Builder(list(TABLES), changed, keys=keys, sideways=sideways)
+
+
+def bag(rows: Iterable[Row]) -> dict[Row, int]:
+    """Rows with their counts; numbers by value, so that engines' types don't matter."""
+    counts: dict[Row, int] = {}
+    for row in rows:
+        key = tuple(_plain(value) for value in row)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return tuple(sorted(map(_plain, value), key=repr))
+    try:
+        return round(float(value), 6) + 0.0
+    except (TypeError, ValueError):
+        return value
+
+
+def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options: bool) -> None:
+    """The law, for a query's root."""
+    b = builder(changed, **options)
+    root = query.root
+    columns = list(root.columns)
+    delta = b.delta(root)
+    counts: dict[Row, int] = {}
+    for row, n in bag(engine.fetch(b.rows(root, State.OLD))).items():
+        counts[row] = counts.get(row, 0) + n
+    for row, n in bag(engine.fetch(b.rows(root, State.NEW))).items():
+        counts[row] = counts.get(row, 0) - n
+    if delta is not None:
+        program = b.program(delta)
+        for row in engine.fetch(as_one_query(program, b.numbers)):
+            weight, key = row[len(columns)], tuple(_plain(v) for v in row[: len(columns)])
+            counts[key] = counts.get(key, 0) + weight
+    wrong = {row: n for row, n in counts.items() if n}
+    assert not wrong, f"{wrong}\n{'' if delta is None else as_one_query(program, b.numbers).sql('duckdb', pretty=True)}"
+
+
+class StoredView:
+    """A view's stored rows, kept up on DuckDB by the queries of `sink`."""
+
+    def __init__(self, engine: Engine, query: Query) -> None:
+        self.engine = engine
+        self.layout = layout_of(query)
+        b = builder(())
+        rows = as_one_query(b.program(sink.all_rows(b, self.layout, {})), b.numbers)
+        columns = ", ".join(f'"{name}"' for name in self.layout.names)
+        self.engine.connection.execute(
+            f"CREATE OR REPLACE TABLE stored AS SELECT 1::bigint AS {sink.FILE}, "
+            f"row_number() OVER () AS {sink.POS}, {columns} FROM ({rows.sql('duckdb')})"
+        )
+        self.places = 1_000_000
+
+    def refresh(self, changed: Iterable[str], *, full: bool = False, **options: bool) -> None:
+        b = builder(changed, **options)
+        made = sink.full(b, self.layout, {}) if full else sink.change(b, self.layout, {})
+        if made is None:
+            return
+        program = as_one_query(b.program(made), b.numbers)
+        run = self.engine.connection.execute
+        run(f"CREATE OR REPLACE TEMP TABLE change AS {program.sql('duckdb')}")
+        again = run(f"SELECT count(*) FROM change WHERE {sink.AGAIN}").fetchone()
+        if again and again[0]:
+            keys = sink.again_keys(self.layout)
+            shown = ", ".join(f'"{key}" AS k{n}' for n, key in enumerate(keys)) or "1 AS k0"
+            run(f"CREATE OR REPLACE TEMP TABLE again AS SELECT {shown} FROM change WHERE {sink.AGAIN}")
+            b = builder(changed, **options)
+            query = sink.again(b, self.layout, {})
+            once_more = as_one_query(b.program(query), b.numbers).sql("duckdb")
+            run(f"CREATE OR REPLACE TEMP TABLE more AS {once_more}")
+        run(
+            f"DELETE FROM stored USING change WHERE stored.{sink.FILE} = change.{sink.FILE} "
+            f"AND stored.{sink.POS} = change.{sink.POS}"
+        )
+        columns = ", ".join(f'"{name}"' for name in self.layout.names)
+        self._add(
+            f"SELECT {columns} FROM change, range({sink.COUNT}::bigint) WHERE NOT {sink.AGAIN}"
+        )
+        if again and again[0]:
+            self._add(f"SELECT {columns} FROM more")
+
+    def _add(self, rows: str) -> None:
+        self.engine.connection.execute(
+            f"INSERT INTO stored SELECT 1, {self.places} + row_number() OVER (), * FROM ({rows})"
+        )
+        self.places += 1_000_000
+
+    def visible(self) -> list[Row]:
+        """What users see."""
+        shown = [c.column for c in self.layout.columns if not c.hidden]
+        query = exp.select(*(exp.column(name) for name in shown)).from_("stored")
+        if any(c.column == VISIBLE for c in self.layout.columns):
+            query = query.where(exp.column(VISIBLE))
+        limit = self.layout.limit
+        if limit is not None:
+            query = query.order_by(*(tree.copy() for tree in limit.order))
+            if limit.count is not None:
+                query = query.limit(limit.count)
+            if limit.offset:
+                query = query.offset(limit.offset)
+        return self.engine.fetch(query)
