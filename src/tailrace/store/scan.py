@@ -78,6 +78,24 @@ def to_arrow(runtime: Runtime, scan: Scan) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
+def to_arrow_with_places(runtime: Runtime, scan: Scan) -> pa.Table:
+    """All rows of a small scan, with `_file` and `_pos`."""
+    fields = [pa.field(c.name, c.type) for c in (*scan.table.columns, *HIDDEN)]
+    parts = [
+        pa.table(found.columns, schema=pa.schema(fields))
+        for live in scan.files
+        for found in [
+            read_file(
+                runtime.storage,
+                live.file,
+                (*scan.table.columns, *HIDDEN),
+                without=live.dead(runtime, scan.at) if live.has_deletes else None,
+            )
+        ]
+    ]
+    return pa.concat_tables([pa.schema(fields).empty_table(), *parts])
+
+
 def read_file(
     storage: Storage,
     file: DataFile,
@@ -96,7 +114,7 @@ def read_file(
         if only is not None:
             return _read_only(parquet, columns, only)
         names = _present(parquet, columns)
-        table = _named(parquet.read(columns=names), columns, file.rows)
+        table = named_rows(parquet.read(columns=names), columns, file.rows)
     if without is not None and len(without):
         mask = np.ones(file.rows, bool)
         mask[without] = False
@@ -109,7 +127,7 @@ def _present(parquet: pq.ParquetFile, columns: Sequence[Column]) -> list[str]:
     return [column.physical for column in columns if column.physical in names]
 
 
-def _named(rows: pa.Table, columns: Sequence[Column], count: int) -> pa.Table:
+def named_rows(rows: pa.Table, columns: Sequence[Column], count: int) -> pa.Table:
     """Rows of a file as today's columns: missing ones as NULL, narrower ones widened."""
     arrays = [
         rows.column(column.physical).cast(column.type)
@@ -130,7 +148,7 @@ def _read_only(parquet: pq.ParquetFile, columns: Sequence[Column], only: Positio
     for group in np.unique(group_of):
         rows = parquet.read_row_group(int(group), columns=names)
         wanted = only[group_of == group] - starts[group]
-        parts.append(_named(rows.take(pa.array(wanted)), columns, len(wanted)))
+        parts.append(named_rows(rows.take(pa.array(wanted)), columns, len(wanted)))
     return pa.concat_tables(parts)
 
 

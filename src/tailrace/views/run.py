@@ -1,0 +1,363 @@
+"""Runs programs with Spark.
+
+What is small is kept at hand: keys that follow from changes in memory, and rows that are found by
+them, are Arrow tables, and the query at the end is one action over those. What is large is left
+to Spark as one query. Either way the steps mean the same (see `program`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from tailrace.store import lookup, scan, spark_scan
+from tailrace.store.find_rows import Wanted, find_rows, prune
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Scan
+from tailrace.store.schema import CHANGE, FILE, POS
+from tailrace.store.spark_faults import spark_faults
+from tailrace.views import sink
+from tailrace.views.arrow_eval import arrow_condition, evaluate
+from tailrace.views.program import WEIGHT, Fetch, Keys, Program, State, Step, names_in
+from tailrace.views.scope import renamed
+from tailrace.views.session import small_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_numbers = itertools.count()
+
+
+class Cancelled(Exception):
+    """Not an error: a plan turned out to be too large for its way."""
+
+
+@dataclass(kw_only=True)
+class SourceData:
+    """One source of a view in one refresh: its rows at both ends, and what changed."""
+
+    name: str
+    number: int
+    new: Callable[[], Scan]
+    old: Callable[[], Scan]
+    # `_w`, then the columns; of these, at least those that the view uses.
+    local_delta: Callable[[], pa.Table] | None
+    frame_delta: Callable[[], DataFrame]
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What a run has cost."""
+
+    jobs: int = 0
+    rows: int = 0
+    fetched: dict[str, int] = field(default_factory=dict)
+
+
+class Run:
+    """One run of one program or more, with what they share."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sources: Mapping[str, SourceData],
+        *,
+        stored: Callable[[], Scan] | None,
+        names: Mapping[str, str],
+        small: bool,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`names`: the stored table's columns, and what programs call them.
+
+        `small`: the changes are in memory.
+        """
+        self._user = runtime.spark()
+        self.session: SparkSession = small_session(self._user) if small else self._user
+        self._runtime = replace(runtime, spark=_Fixed(self.session))
+        self._sources = {source.number: source for source in sources.values()}
+        self._by_name = dict(sources)
+        self._stored, self._names, self._small = stored, dict(names), small
+        self._check = check
+        self._prefix = f"tailrace_{next(_numbers)}_"
+        self._local: dict[str, pa.Table] = {}
+        self._frames: dict[str, DataFrame] = {}
+        self._queries: dict[str, exp.Query] = {}
+        self._views: set[str] = set()
+        self._persisted: list[DataFrame] = []
+        self._limit = runtime.settings.local_rows
+        self.counts = Counts()
+
+    # --- programs ---------------------------------------------------------------------------
+
+    def frame(self, program: Program, stored_limit: tuple[str, str, str] | None = None) -> DataFrame:
+        """The program's query as a DataFrame; its steps are done."""
+        conditions = fetch_conditions(program)
+        for step in program.steps:
+            self._check()
+            self._do(step, conditions)
+        if sink.STORED in program.tables():
+            self._read_stored(stored_limit)
+        return self._sql(program.query)
+
+    def collect(self, program: Program, stored_limit: tuple[str, str, str] | None = None) -> pa.Table:
+        """The program's rows, in memory."""
+        made = self.frame(program, stored_limit)
+        self._check()
+        with spark_faults():
+            return made.toArrow()
+
+    def give(self, name: str, rows: pa.Table) -> None:
+        """Make rows known under a name."""
+        self._local[name] = rows
+
+    def _do(self, step: Step, conditions: Mapping[str, exp.Expression | None]) -> None:
+        if step.name in self._local or step.name in self._frames:
+            return
+        if isinstance(step, Fetch):
+            self._fetch(step, conditions.get(step.name))
+        elif isinstance(step, Keys):
+            self._keys(step)
+        else:
+            self._queries[step.name] = step.query
+
+    def _keys(self, step: Keys) -> None:
+        for name in names_in(step.query):
+            self._bring(name)
+        found = evaluate(step.query, self._local) if self._small else None
+        if found is None and self._small:
+            with spark_faults():
+                some = self._sql(step.query).limit(self._limit + 1).toArrow()
+            found = some if some.num_rows <= self._limit else None
+        if found is not None:
+            self._local[step.name] = found
+            return
+        frame = self._sql(step.query).persist()
+        self._persisted.append(frame)
+        self._frames[step.name] = frame
+
+    def _bring(self, name: str) -> None:
+        """A small delta is worth having in memory."""
+        if name.startswith("delta_") and name not in self._local:
+            source = self._sources[int(name.removeprefix("delta_"))]
+            if source.local_delta is not None:
+                self._local[name] = source.local_delta()
+                self.counts.rows += self._local[name].num_rows
+
+    def _fetch(self, step: Fetch, condition: exp.Expression | None) -> None:
+        source = self._by_name[step.source]
+        whole = source.new() if step.state is State.NEW else source.old()
+        table = whole.table.narrowed(sorted(step.fields))
+        column = table.column(step.field)
+        narrow = replace(whole, table=table)
+        keys = self._local.get(step.keys)
+        if keys is not None:
+            wanted = Wanted(column, keys.column(step.key).combine_chunks())
+            pruned = prune(narrow, wanted, self._stats(narrow, column.id))
+            plain = pa.schema([(c.name, c.type) for c in table.columns])
+            where = None if condition is None else arrow_condition(condition, plain)
+            found = find_rows(self._runtime, pruned, wanted, limit=self._limit, where=where)
+            self.counts.rows += pruned.rows
+            if found is not None:
+                self._local[step.name] = found
+                self.counts.fetched[step.source] = found.num_rows
+                return
+            narrow = pruned
+        else:
+            narrow = self._prune_by_bounds(step, narrow, column)
+            self.counts.rows += narrow.rows
+        self._frames[step.name] = self._semi_join(narrow, step)
+
+    def _prune_by_bounds(self, step: Fetch, narrow: Scan, column: Any) -> Scan:
+        """By the least and greatest of keys that only Spark has."""
+        from pyspark.sql import functions as F
+
+        if not pa.types.is_integer(column.type) and not pa.types.is_date(column.type):
+            return narrow
+        keys = self._frames[step.keys]
+        with spark_faults():
+            low, high, nulls = keys.agg(
+                F.min(step.key), F.max(step.key), F.count(F.when(F.col(step.key).isNull(), 1))
+            ).first()
+        if low is None:
+            return narrow
+        wanted = _Range(column, pa.array([low, high] + ([None] if nulls else []), column.type))
+        return prune(narrow, wanted, self._stats(narrow, column.id))
+
+    def _semi_join(self, narrow: Scan, step: Fetch) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        rows = spark_scan.to_df(self._runtime, narrow)
+        keys = self._as_frame(step.keys).select(F.col(step.key).alias("tailrace_key")).distinct()
+        if step.keys in self._local:
+            keys = F.broadcast(keys)
+        same = F.col(f"`{step.field}`").eqNullSafe(F.col("tailrace_key"))
+        return rows.join(keys, same, "left_semi")
+
+    def _stats(self, narrow: Scan, column_id: int) -> Any:
+        with self._runtime.database.read() as connection:
+            return lookup.file_stats(connection, narrow.table, (column_id,), narrow.at)
+
+    # --- the stored rows --------------------------------------------------------------------
+
+    def _read_stored(self, limit: tuple[str, str, str] | None) -> None:
+        """`limit`: a column of the stored table, a step of keys, and its column."""
+        if sink.STORED in self._local or sink.STORED in self._frames:
+            return
+        assert self._stored is not None
+        whole = self._stored()
+        own = {c.name: self._names[c.name] for c in whole.table.columns}
+        renamed_to = {**own, FILE: sink.FILE, POS: sink.POS}
+        if scan.is_small(whole, self._runtime):
+            found = scan.to_arrow_with_places(self._runtime, whole)
+            self._local[sink.STORED] = found.rename_columns(
+                [renamed_to[name] for name in found.column_names]
+            )
+            return
+        pruned = whole
+        if limit is not None and limit[1] in self._local:
+            column = whole.table.column(limit[0])
+            wanted = Wanted(column, self._local[limit[1]].column(limit[2]).combine_chunks())
+            pruned = prune(whole, wanted, self._stats(whole, column.id))
+            found_rows = find_rows(
+                self._runtime, pruned, wanted, limit=self._limit, places=True
+            )
+            if found_rows is not None:
+                self._local[sink.STORED] = found_rows.rename_columns(
+                    [renamed_to[name] for name in found_rows.column_names]
+                )
+                return
+        frame = spark_scan.to_df(self._runtime, pruned, places=True)
+        if limit is not None:
+            from pyspark.sql import functions as F
+
+            keys = self._as_frame(limit[1]).select(F.col(limit[2]).alias("tailrace_key")).distinct()
+            same = F.col(f"`{limit[0]}`").eqNullSafe(F.col("tailrace_key"))
+            frame = frame.join(keys, same, "left_semi")
+        self._frames[sink.STORED] = frame.toDF(*(renamed_to[name] for name in frame.columns))
+
+    # --- names in Spark ---------------------------------------------------------------------
+
+    def _sql(self, query: exp.Query) -> DataFrame:
+        tree = query.copy()
+        for table in tree.find_all(exp.Table):
+            table.set("this", exp.to_identifier(self._view(table.name)))
+        return self.session.sql(tree.sql("spark"))
+
+    def _view(self, name: str) -> str:
+        """The name under which Spark knows a relation."""
+        full = f"{self._prefix}{name}"
+        if name not in self._views:
+            self._views.add(name)
+            self._as_frame(name).createOrReplaceTempView(full)
+        return full
+
+    def _as_frame(self, name: str) -> DataFrame:
+        if name not in self._frames:
+            self._bring(name)
+            if name in self._local:
+                frame = spark_scan.local_frame(self._runtime, self._local[name])
+            elif name in self._queries:
+                frame = self._sql(self._queries[name])
+            else:
+                frame = self._leaf(name)
+            self._frames[name] = frame
+        return self._frames[name]
+
+    def _leaf(self, name: str) -> DataFrame:
+        what, _, number = name.partition("_")
+        source = self._sources[int(number)]
+        if what == "delta":
+            return source.frame_delta()
+        found = source.new() if what == "new" else source.old()
+        self.counts.rows += found.rows
+        return spark_scan.to_df(self._runtime, found)
+
+    def close(self) -> None:
+        """Let go of what Spark holds."""
+        for name in self._views:
+            self.session.catalog.dropTempView(f"{self._prefix}{name}")
+        for frame in self._persisted:
+            frame.unpersist()
+
+
+class _Fixed:
+    """Gives one session."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+
+    def __call__(self) -> SparkSession:
+        return self.session
+
+
+class _Range(Wanted):
+    """Anything between two values."""
+
+    def may_be_in(self, bounds: Any, nulls: int | None) -> bool:
+        if self.has_null and nulls != 0:
+            return True
+        limits = self._limits
+        return bounds is None or limits is None or bool(
+            limits[0] <= bounds[1] and bounds[0] <= limits[1]
+        )
+
+
+def with_weights(changes: pa.Table, columns: Iterable[str]) -> pa.Table:
+    """Changes in memory with `_w` in place of their kind."""
+    is_insert = pc.equal(changes.column(CHANGE), "insert")
+    weight = pc.if_else(is_insert, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
+    kept = changes.select([name for name in columns])
+    return kept.append_column(WEIGHT, weight)
+
+
+def fetch_conditions(program: Program) -> dict[str, exp.Expression | None]:
+    """For each fetch, a condition over the source's fields that all its users have, if any."""
+    found: dict[str, list[exp.Expression] | None] = {}
+    queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
+    fetches = {step.name for step in program.steps if isinstance(step, Fetch)}
+    for query in queries:
+        for table in query.find_all(exp.Table):
+            if table.name in fetches:
+                condition = _condition_of(table)
+                known = found.setdefault(table.name, [])
+                if condition is None or known is None:
+                    found[table.name] = None
+                else:
+                    known.append(condition)
+    made: dict[str, exp.Expression | None] = {}
+    for name, conditions in found.items():
+        unique = {c.sql(): c for c in conditions or ()}
+        if conditions and len(unique) == 1:
+            made[name] = next(iter(unique.values()))
+        else:
+            made[name] = exp.or_(*unique.values()) if conditions else None
+    return made
+
+
+def _condition_of(table: exp.Table) -> exp.Expression | None:
+    """The WHERE above a use of a table, over the table's own fields."""
+    inner = table.find_ancestor(exp.Select)
+    if inner is None:
+        return None
+    fields = {
+        item.alias_or_name: exp.column(exp.to_identifier(item.this.name, quoted=True))
+        for item in inner.selects
+        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Column)
+    }
+    above: exp.Expression | None = inner.parent
+    while isinstance(above, exp.Union | exp.Subquery | exp.From):
+        above = above.parent
+    if not isinstance(above, exp.Select) or above.args.get("where") is None:
+        return None
+    if above.args.get("joins"):
+        return None
+    condition = above.args["where"].this
+    if not all(column.name in fields for column in condition.find_all(exp.Column)):
+        return None
+    return renamed(condition, fields)

@@ -1,0 +1,49 @@
+"""A Spark session for small plans: what it costs to start a job is what a small refresh costs.
+
+It shares the context with the user's session, and takes over the settings that decide what a
+query means.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What a query's result depends on.
+_MEANING = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+)
+_SMALL = {
+    # Deciding again after each stage takes longer than the stages.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    # What is given from memory is small, which Spark does not know of it.
+    "spark.sql.defaultSizeInBytes": str(4 * 1024 * 1024),
+    "spark.sql.autoBroadcastJoinThreshold": str(32 * 1024 * 1024),
+    # Several small files are one task.
+    "spark.sql.files.openCostInBytes": str(1024 * 1024),
+}
+_lock = Lock()
+_known: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
+
+
+def small_session(session: SparkSession) -> SparkSession:
+    """The session for small plans that belongs to a user's session."""
+    with _lock:
+        found = _known.get(session)
+        if found is None:
+            found = _known[session] = session.newSession()
+            for name, value in _SMALL.items():
+                found.conf.set(name, value)
+    for name in _MEANING:
+        found.conf.set(name, session.conf.get(name))
+    return found
