@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-import tailrace.replicas  # noqa: F401  (registers its consumer)
+import tailrace.replicas
+import tailrace.views.view  # noqa: F401  (registers its consumer)
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
@@ -37,6 +38,8 @@ from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.version import __version__
+from tailrace.views.explain import Explanation
+from tailrace.views.views import Context, View, Views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +123,11 @@ class Lake:
         self._runtime = runtime
         self._heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
+        self._views = Views(
+            Context(
+                runtime=runtime, jobs=self.jobs, begin=self.transaction, run_some=self._run_some
+            )
+        )
         self._services: list[Service | Serving] = []
 
     @property
@@ -204,11 +212,60 @@ class Lake:
             txn.create_table(name, columns, primary_key=primary_key)
         return self.table(name)
 
-    def drop_table(self, name: str) -> int:
-        """Drop a table. Older snapshots still have it."""
+    def drop_table(self, name: str, *, cascade: bool = False) -> int:
+        """Drop a table. Older snapshots still have it.
+
+        Refused while views read it; with `cascade` they are dropped, too.
+        """
         with self.transaction() as txn:
+            if cascade:
+                for view in self._views.readers_of(txn.info(name).id):
+                    if txn.find_view(view) is not None or view in self._views.names():
+                        self._views.drop(view, cascade=True, txn=txn)
             txn.drop_table(name)
         return txn.snapshot
+
+    # --- views ------------------------------------------------------------------------------
+
+    def create_view(
+        self,
+        name: str,
+        query: str,
+        *,
+        trigger: str | Mapping[str, Any] | None = None,
+        policy: str = "auto",
+        priority: int = 0,
+        replace: bool = False,
+    ) -> View:
+        """Create a materialized view of a query in Spark SQL.
+
+        lake.create_view("sales.by_customer",
+            "SELECT customer, sum(amount) AS total FROM sales.orders GROUP BY customer")
+
+        It is built and kept fresh by `serve()`, `run_until_fresh()` or its own `refresh()`.
+        `trigger` is "default", "greedy" or a dict as in a job's spec; `policy` is "auto" (the
+        cheapest way that is right), "incremental" (an error where it can't be) or "full". With
+        `replace`, a view of that name stays as it is until the new one is built.
+        """
+        return self._views.create(
+            name, query, trigger=trigger, policy=policy, priority=priority, replace=replace
+        )
+
+    def view(self, name: str) -> View:
+        """A view: `"sales.by_customer"`."""
+        return self._views.get(name)
+
+    def views(self) -> list[str]:
+        """The names of all views, with their schemas."""
+        return self._views.names()
+
+    def drop_view(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a view. Refused while other views read it, unless `cascade` drops them, too."""
+        self._views.drop(name, cascade=cascade)
+
+    def explain(self, query: str, *, policy: str = "auto") -> Explanation:
+        """How a view of this query would be kept fresh."""
+        return self._views.explain(query, policy=policy)
 
     def sweep(self) -> Sweep:
         """Delete the objects of transactions that ended without a commit."""

@@ -24,7 +24,10 @@ from tailrace.views.translate import translate
 
 # Each table: its columns and types, and the columns of its primary key.
 TABLES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "t": ({"id": "bigint", "a": "int", "b": "string", "v": "decimal(10,2)", "x": "double"}, ("id",)),
+    "t": (
+        {"id": "bigint", "a": "int", "b": "string", "v": "decimal(10,2)", "x": "double"},
+        ("id",),
+    ),
     "u": ({"id": "bigint", "a": "int", "c": "int", "w": "int", "s": "string"}, ("id",)),
     "r": ({"a": "int", "b": "string", "n": "int"}, ()),
 }
@@ -36,7 +39,9 @@ def resolve(table: exp.Table) -> Source:
     return Source(
         name=table.name.lower(),
         columns=tuple(
-            SourceColumn(name=name, type=exp.DataType.build(kind, "spark"), nullable=name not in key)
+            SourceColumn(
+                name=name, type=exp.DataType.build(kind, "spark"), nullable=name not in key
+            )
             for name, kind in columns.items()
         ),
     )
@@ -44,7 +49,7 @@ def resolve(table: exp.Table) -> Source:
 
 def planned(sql: str) -> Query:
     """The plan of a query over the tables above."""
-    made = translate(sqlglot.parse_one(sql, dialect="spark"), resolve)
+    made, _ = translate(sqlglot.parse_one(sql, dialect="spark"), resolve)
     needed = {output.column for output in made.outputs}
     return Query(root=pruned(made.root, needed), outputs=made.outputs)
 
@@ -209,7 +214,9 @@ def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options:
             weight, key = row[len(columns)], tuple(_plain(v) for v in row[: len(columns)])
             counts[key] = counts.get(key, 0) + weight
     wrong = {row: n for row, n in counts.items() if n}
-    assert not wrong, f"{wrong}\n{'' if delta is None else as_one_query(program, b.numbers).sql('duckdb', pretty=True)}"
+    assert not wrong, (
+        f"{wrong}\n{'' if delta is None else as_one_query(program, b.numbers).sql('duckdb', pretty=True)}"
+    )
 
 
 class StoredView:
@@ -239,7 +246,9 @@ class StoredView:
         if again and again[0]:
             keys = sink.again_keys(self.layout)
             shown = ", ".join(f'"{key}" AS k{n}' for n, key in enumerate(keys)) or "1 AS k0"
-            run(f"CREATE OR REPLACE TEMP TABLE again AS SELECT {shown} FROM change WHERE {sink.AGAIN}")
+            run(
+                f"CREATE OR REPLACE TEMP TABLE again AS SELECT {shown} FROM change WHERE {sink.AGAIN}"
+            )
             b = builder(changed, **options)
             query = sink.again(b, self.layout, {})
             once_more = as_one_query(b.program(query), b.numbers).sql("duckdb")

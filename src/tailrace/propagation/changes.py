@@ -41,6 +41,15 @@ class SourceChanges:
         return self._reading.rows
 
     @property
+    def only_inserts(self) -> bool:
+        """Whether nothing was deleted."""
+        return self._reading.only_inserts
+
+    def table(self) -> pa.Table:
+        """All of them in memory, if they are small: `_change`, then the columns."""
+        return self._reading.table()
+
+    @property
     def inserts(self) -> DataFrame:
         """Rows that were inserted, and the new state of rows that were updated."""
         return self._frame(INSERT)

@@ -41,6 +41,9 @@ from tailrace.store.transaction import Transaction
 
 log = get_logger("tailrace.jobs")
 
+# The kind of jobs, and their name, that views are kept fresh by.
+VIEW = "view"
+
 
 class Jobs:
     """The jobs of a lake, as one tenant sees them.
@@ -470,7 +473,14 @@ def fail_followers(connection: sa.Connection, tables: list[int], now: Any) -> No
         .where(source.table_id.in_(tables), job.dropped_at.is_(None))
         .distinct()
     )
-    for row in connection.execute(query).all():
+    rows = connection.execute(query).all()
+    views = sorted(row.home for row in rows if row.kind == VIEW)
+    if views:
+        raise InvalidError(
+            f"a table cannot be dropped while views read it ({', '.join(views[:5])}): "
+            "drop them first, or all together with cascade=True"
+        )
+    for row in rows:
         message = source_gone(f"{row.home}/{row.name}")
         error = {"code": retry.SOURCE_GONE, "message": message, "at": str(now)}
         status = json.dumps({**json.loads(row.status), "error": error})

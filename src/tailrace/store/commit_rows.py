@@ -71,12 +71,13 @@ class Writer:
         for view in self._work.changed_views():
             if view.info is not None:
                 self._create_view(view.info)
-        dropped = [p.work.base.id for p in tables if p.work.dropped and p.work.base is not None]
-        if dropped:
-            self._runtime.on_drop(self._connection, dropped)
         self._finish()
         for also in self._work.also:
             also(self._connection, self._snapshot)
+        # Last: jobs that this very commit drops are no longer there to follow a table.
+        dropped = [p.work.base.id for p in tables if p.work.dropped and p.work.base is not None]
+        if dropped:
+            self._runtime.on_drop(self._connection, dropped)
         return self._snapshot
 
     def _run(self, statement: Any, rows: list[dict[str, Any]] | None = None) -> Any:

@@ -73,9 +73,7 @@ class _Task:
     groups: tuple[int, ...]
 
 
-def prune(
-    scan: Scan, wanted: Wanted, known: Mapping[int, Mapping[int, ColumnStats]]
-) -> Scan:
+def prune(scan: Scan, wanted: Wanted, known: Mapping[int, Mapping[int, ColumnStats]]) -> Scan:
     """The files that can hold a wanted value. `known`: statistics by file id."""
     kept = []
     for live in scan.files:
@@ -106,9 +104,7 @@ def find_rows(
     ):
         return None
     tasks = list(_tasks(runtime, scan, wanted))
-    total = sum(
-        task.footer.row_group(group).num_rows for task in tasks for group in task.groups
-    )
+    total = sum(task.footer.row_group(group).num_rows for task in tasks for group in task.groups)
     if total > runtime.settings.local_keys:
         return None
 

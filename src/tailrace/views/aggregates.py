@@ -47,12 +47,12 @@ _EXACT = (
 )
 
 
-def is_aggregate(tree: exp.Expression) -> bool:
+def is_aggregate(tree: exp.Expr) -> bool:
     """Whether an expression has an aggregate function that is not a window's."""
     return next(aggregate_calls(tree), None) is not None
 
 
-def aggregate_calls(tree: exp.Expression) -> Iterator[exp.Expression]:
+def aggregate_calls(tree: exp.Expr) -> Iterator[exp.Expr]:
     """The outermost aggregate functions of an expression."""
     if isinstance(tree, exp.Query):
         return
@@ -71,7 +71,7 @@ def aggregate_calls(tree: exp.Expression) -> Iterator[exp.Expression]:
         yield from aggregate_calls(child)
 
 
-def _is_call(tree: exp.Expression) -> bool:
+def _is_call(tree: exp.Expr) -> bool:
     if isinstance(tree, exp.Filter | exp.WithinGroup):
         return True
     if isinstance(tree, exp.Anonymous):
@@ -81,7 +81,7 @@ def _is_call(tree: exp.Expression) -> bool:
     )
 
 
-def plain_call(call: exp.Expression) -> exp.Expression:
+def plain_call(call: exp.Expr) -> exp.Expr:
     """An aggregate function without FILTER, where it can be had without."""
     if isinstance(call, exp.CountIf):
         return exp.Count(this=_when(call.this, exp.Literal.number(1)))
@@ -99,7 +99,7 @@ def plain_call(call: exp.Expression) -> exp.Expression:
     return call.copy()
 
 
-def _when(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     branch = exp.If(this=condition.copy(), true=value.copy())
     return exp.Case(ifs=[branch])
 
@@ -110,10 +110,10 @@ class Grouped:
 
     node: Node
     single: bool
-    open: list[exp.Expression]
-    replaced: dict[str, exp.Expression] = field(default_factory=dict)
+    open: list[exp.Expr]
+    replaced: dict[str, exp.Expr] = field(default_factory=dict)
 
-    def after(self, tree: exp.Expression) -> exp.Expression:
+    def after(self, tree: exp.Expr) -> exp.Expr:
         """An expression over the groups."""
         holder = exp.Paren(this=tree.copy())
         self._replace(holder.this)
@@ -124,7 +124,7 @@ class Grouped:
                 raise InvalidError(f"{shown!r} is neither in the GROUP BY nor in an aggregate")
         return holder.this
 
-    def _replace(self, tree: exp.Expression) -> None:
+    def _replace(self, tree: exp.Expr) -> None:
         if isinstance(tree, exp.Query):
             return
         # A window function is the outermost there is: only what it is given is of the groups.
@@ -136,7 +136,7 @@ class Grouped:
         for child in list(tree.iter_expressions()):
             self._replace(child)
 
-    def on_empty(self, tree: exp.Expression) -> exp.Expression | None:
+    def on_empty(self, tree: exp.Expr) -> exp.Expr | None:
         """What an expression over no rows at all is, if that is not NULL."""
         holder = exp.Paren(this=tree.copy())
         calls = list(aggregate_calls(holder))
@@ -154,16 +154,16 @@ class Aggregating:
     def __init__(self, translator: Translator, node: Node) -> None:
         self._translator, self._node = translator, node
         self._names = translator.names
-        self._replaced: dict[str, exp.Expression] = {}
+        self._replaced: dict[str, exp.Expr] = {}
         self._calls: dict[str, Aggregation] = {}
 
     def run(
         self,
         group: exp.Group | None,
         scope: Scope,
-        items: list[tuple[str, exp.Expression]],
-        late: list[exp.Expression],
-        open_conditions: list[exp.Expression],
+        items: list[tuple[str, exp.Expr]],
+        late: list[exp.Expr],
+        open_conditions: list[exp.Expr],
     ) -> Grouped:
         """`late` are all expressions that are computed from groups, over the ungrouped input."""
         keys, sets = self._keys(group, scope, items)
@@ -185,7 +185,7 @@ class Aggregating:
         single = group is None
         return Grouped(node=node, single=single, open=opened, replaced=self._replaced)
 
-    def _take_calls(self, late: list[exp.Expression], moved: dict[str, exp.Expression]) -> None:
+    def _take_calls(self, late: list[exp.Expr], moved: dict[str, exp.Expr]) -> None:
         for tree in late:
             for call in aggregate_calls(tree):
                 text = call.sql("spark")
@@ -196,7 +196,7 @@ class Aggregating:
     # --- keys -------------------------------------------------------------------------------
 
     def _keys(
-        self, group: exp.Group | None, scope: Scope, items: list[tuple[str, exp.Expression]]
+        self, group: exp.Group | None, scope: Scope, items: list[tuple[str, exp.Expr]]
     ) -> tuple[list[str], list[tuple[int, ...]] | None]:
         if group is None:
             return [], None
@@ -205,10 +205,10 @@ class Aggregating:
             return [self._key(tree) for tree in trees], None
         aliases = {name.casefold(): value for name, value in items}
 
-        def bound(tree: exp.Expression) -> exp.Expression:
+        def bound(tree: exp.Expr) -> exp.Expr:
             if isinstance(tree, exp.Literal) and not tree.is_string:
                 return items[int(tree.this) - 1][1].copy()
-            return self._translator._bind_late(tree, scope, aliases)  # noqa: SLF001
+            return self._translator._bind_late(tree, scope, aliases)
 
         sets_of = {exp.Rollup: "rollup", exp.Cube: "cube", exp.GroupingSets: "grouping_sets"}
         given = list(group.expressions)
@@ -236,7 +236,7 @@ class Aggregating:
         always = range(len(plain))
         return keys, [(*always, *(keys.index(key) for key in members)) for members in sets]
 
-    def _key(self, tree: exp.Expression) -> str:
+    def _key(self, tree: exp.Expr) -> str:
         """A group key as a column of the input."""
         while isinstance(tree, exp.Paren):
             tree = tree.this
@@ -251,7 +251,7 @@ class Aggregating:
         self._replaced[text] = column_of(name)
         return name
 
-    def _correlation(self, condition: exp.Expression) -> tuple[str, exp.Expression]:
+    def _correlation(self, condition: exp.Expr) -> tuple[str, exp.Expr]:
         """An open condition of a subquery with aggregates: its inner side becomes a key."""
         own = set(self._node.columns)
         if isinstance(condition, exp.EQ):
@@ -265,7 +265,7 @@ class Aggregating:
         raise UnsupportedError(f"a correlated subquery with {condition.sql('spark')}")
 
     def _expand(
-        self, keys: list[str], sets: list[tuple[int, ...]], late: list[exp.Expression]
+        self, keys: list[str], sets: list[tuple[int, ...]], late: list[exp.Expr]
     ) -> list[str]:
         """Every row once for each grouping set, with NULL for the keys that are not in it."""
         if len(set(map(frozenset, sets))) != len(sets):
@@ -294,8 +294,7 @@ class Aggregating:
         self._node = Union(columns=columns, parts=tuple(parts))
         width = len(before.columns)
         moved = {
-            old: column_of(new)
-            for old, new in zip(before.columns, columns[:width], strict=True)
+            old: column_of(new) for old, new in zip(before.columns, columns[:width], strict=True)
         }
         grouped, mark = columns[width:-1], columns[-1]
         for text, value in list(self._replaced.items()):
@@ -307,7 +306,7 @@ class Aggregating:
 
     def _grouping(
         self,
-        tree: exp.Expression,
+        tree: exp.Expr,
         keys: list[str],
         sets: list[tuple[int, ...]],
         numbers: list[int],
@@ -335,7 +334,7 @@ class Aggregating:
 
     # --- functions --------------------------------------------------------------------------
 
-    def _call(self, call: exp.Expression) -> Aggregation:
+    def _call(self, call: exp.Expr) -> Aggregation:
         plain = plain_call(call)
         base = plain.this if isinstance(plain, exp.Filter | exp.WithinGroup) else plain
         if isinstance(base, _ANY_ROW) or base.find(*_ANY_ROW):

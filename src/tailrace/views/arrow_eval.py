@@ -20,7 +20,7 @@ from tailrace.views.scope import conjuncts
 Tables = Mapping[str, pa.Table]
 
 
-def evaluate(query: exp.Expression, tables: Tables) -> pa.Table | None:
+def evaluate(query: exp.Expr, tables: Tables) -> pa.Table | None:
     """A query's rows, or more."""
     if isinstance(query, exp.Subquery):
         return evaluate(query.this, tables)
@@ -65,7 +65,7 @@ def _source(query: exp.Select, tables: Tables) -> pa.Table | None:
     return None if source is None else evaluate(source, tables)
 
 
-def arrow_condition(tree: exp.Expression, schema: pa.Schema) -> pc.Expression | None:
+def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
     """The parts of a condition that Arrow can check; None if there is none."""
     known = [found for part in conjuncts(tree) if (found := _condition(part, schema)) is not None]
     if not known:
@@ -76,7 +76,7 @@ def arrow_condition(tree: exp.Expression, schema: pa.Schema) -> pc.Expression | 
     return made
 
 
-_COMPARE: dict[type[exp.Expression], Any] = {
+_COMPARE: dict[type[exp.Expr], Any] = {
     exp.EQ: lambda a, b: a == b,
     exp.NEQ: lambda a, b: a != b,
     exp.LT: lambda a, b: a < b,
@@ -84,7 +84,7 @@ _COMPARE: dict[type[exp.Expression], Any] = {
     exp.GT: lambda a, b: a > b,
     exp.GTE: lambda a, b: a >= b,
 }
-_MIRROR: dict[type[exp.Expression], type[exp.Expression]] = {
+_MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.GT: exp.LT,
     exp.LTE: exp.GTE,
@@ -92,7 +92,7 @@ _MIRROR: dict[type[exp.Expression], type[exp.Expression]] = {
 }
 
 
-def _condition(tree: exp.Expression, schema: pa.Schema) -> pc.Expression | None:
+def _condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
     if isinstance(tree, exp.Paren):
         return _condition(tree.this, schema)
     if isinstance(tree, exp.And | exp.Or):
@@ -105,7 +105,9 @@ def _condition(tree: exp.Expression, schema: pa.Schema) -> pc.Expression | None:
         one, other = tree.left, tree.right
         if not isinstance(one, exp.Column):
             one, other, kind = other, one, _MIRROR.get(kind, kind)
-        return _compared(one, [other], schema, lambda field, values: _COMPARE[kind](field, values[0]))
+        return _compared(
+            one, [other], schema, lambda field, values: _COMPARE[kind](field, values[0])
+        )
     if isinstance(tree, exp.In) and tree.expressions:
         return _compared(
             tree.this, tree.expressions, schema, lambda field, values: field.isin(values)
@@ -126,13 +128,13 @@ def _condition(tree: exp.Expression, schema: pa.Schema) -> pc.Expression | None:
     return None
 
 
-def _field(tree: exp.Expression, schema: pa.Schema) -> pa.Field | None:
+def _field(tree: exp.Expr, schema: pa.Schema) -> pa.Field | None:
     if not isinstance(tree, exp.Column) or tree.name not in schema.names:
         return None
     return schema.field(tree.name)
 
 
-def _compared(tree: exp.Expression, values: list[exp.Expression], schema: pa.Schema, make: Any):  # type: ignore[no-untyped-def]
+def _compared(tree: exp.Expr, values: list[exp.Expr], schema: pa.Schema, make: Any):  # type: ignore[no-untyped-def]
     field = _field(tree, schema)
     if field is None:
         return None
@@ -140,7 +142,7 @@ def _compared(tree: exp.Expression, values: list[exp.Expression], schema: pa.Sch
     return None if any(value is None for value in made) else make(pc.field(field.name), made)
 
 
-def _literal(tree: exp.Expression, kind: pa.DataType) -> pa.Scalar | None:
+def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
     """A literal as a value of a column's type; None where Spark might compare otherwise."""
     if isinstance(tree, exp.Paren):
         return _literal(tree.this, kind)
@@ -170,7 +172,7 @@ def _fits(number: Decimal, kind: pa.DataType) -> bool:
     return abs(number) < 2 ** (kind.bit_width - 1)
 
 
-def _date(tree: exp.Expression) -> pa.Scalar | None:
+def _date(tree: exp.Expr) -> pa.Scalar | None:
     if not isinstance(tree, exp.Literal) or not tree.is_string:
         return None
     try:

@@ -66,7 +66,7 @@ class Call:
     extreme: str | None = None  # the least or the greatest
 
     @property
-    def argument(self) -> exp.Expression:
+    def argument(self) -> exp.Expr:
         return self.source.call.this
 
     @property
@@ -85,8 +85,8 @@ class Layout:
     # MERGE: the groups, what is stored of each function, and what the query makes of them.
     groups: Aggregate | None = None
     calls: tuple[Call, ...] = ()
-    values: tuple[tuple[str, exp.Expression], ...] = ()
-    visible: exp.Expression | None = None
+    values: tuple[tuple[str, exp.Expr], ...] = ()
+    visible: exp.Expr | None = None
     # KEYS: the columns by which rows are replaced.
     keys: tuple[str, ...] = ()
     # Why nothing better than this way is possible.
@@ -139,10 +139,10 @@ def layout_of(query: Query) -> Layout:
 
 def _over_groups(
     root: Node,
-) -> tuple[Aggregate | None, dict[str, exp.Expression], list[exp.Expression]]:
+) -> tuple[Aggregate | None, dict[str, exp.Expr], list[exp.Expr]]:
     """The aggregate that a query ends in, its columns in terms of that, and conditions on it."""
-    values: dict[str, exp.Expression] = {name: column_of(name) for name in root.columns}
-    conditions: list[exp.Expression] = []
+    values: dict[str, exp.Expr] = {name: column_of(name) for name in root.columns}
+    conditions: list[exp.Expr] = []
     node = root
     while isinstance(node, Project | Filter):
         if isinstance(node, Project):
@@ -175,8 +175,8 @@ def _merged(
     limit: Limit | None,
     shown: list[StoredColumn],
     groups: Aggregate,
-    values: Mapping[str, exp.Expression],
-    conditions: list[exp.Expression],
+    values: Mapping[str, exp.Expr],
+    conditions: list[exp.Expr],
 ) -> Layout:
     calls = []
     hidden = []
@@ -218,8 +218,7 @@ def _merged(
         own = {
             name: column_of(value.name)
             for name, value in values.items()
-            if isinstance(value, exp.Column) and value.name in groups.keys
-            and name not in made
+            if isinstance(value, exp.Column) and value.name in groups.keys and name not in made
         }
         renamed_limit = replace(limit, order=tuple(renamed(tree, own) for tree in limit.order))
     return Layout(

@@ -14,7 +14,7 @@ from enum import StrEnum
 from sqlglot import exp
 
 # An output column: its name and what it is computed from.
-Item = tuple[str, exp.Expression]
+Item = tuple[str, exp.Expr]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +55,7 @@ class OneRow(Node):
 class Values(Node):
     """Literal rows."""
 
-    rows: exp.Expression
+    rows: exp.Expr
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class Filter(Node):
     """The rows for which a condition is true."""
 
     input: Node
-    condition: exp.Expression
+    condition: exp.Expr
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -87,7 +87,7 @@ class Explode(Node):
     """Each row as often as a generator says, with the generator's columns added."""
 
     input: Node
-    call: exp.Expression
+    call: exp.Expr
     outer: bool
     made: tuple[str, ...]  # the columns that it adds
 
@@ -101,7 +101,7 @@ class InnerJoin(Node):
     """All combinations of rows of several inputs for which all conditions are true."""
 
     parts: tuple[Node, ...]
-    conditions: tuple[exp.Expression, ...]
+    conditions: tuple[exp.Expr, ...]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -126,7 +126,7 @@ class KeyJoin(Node):
     right: Node
     # Pairs of columns that must be equal, and what else must be true.
     pairs: tuple[tuple[str, str], ...]
-    rest: tuple[exp.Expression, ...]
+    rest: tuple[exp.Expr, ...]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -138,7 +138,7 @@ class Aggregation:
     """One aggregate function over the rows of a group."""
 
     name: str
-    call: exp.Expression
+    call: exp.Expr
     # Whether adding up in another order gives the same value, to the last bit.
     exact: bool
 
@@ -208,7 +208,7 @@ class Limit(Node):
     """The first rows in an order; ties are broken by all columns."""
 
     input: Node
-    order: tuple[exp.Expression, ...]  # exp.Ordered over the input's columns
+    order: tuple[exp.Expr, ...]  # exp.Ordered over the input's columns
     count: int | None
     offset: int = 0
 
@@ -259,5 +259,5 @@ def inexact_columns(node: Node) -> frozenset[str]:
     return below & frozenset(node.columns)
 
 
-def _uses(value: exp.Expression, columns: frozenset[str]) -> bool:
+def _uses(value: exp.Expr, columns: frozenset[str]) -> bool:
     return any(column.name in columns for column in value.find_all(exp.Column))

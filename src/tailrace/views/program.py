@@ -72,7 +72,7 @@ class Fetch:
     key: str  # the column of the keys
     fields: set[str] = field(default_factory=set)
     # Conditions over the source's fields that every user of it has; filled in at the end.
-    conditions: list[list[exp.Expression]] = field(default_factory=list)
+    conditions: list[list[exp.Expr]] = field(default_factory=list)
 
 
 Step = Relation | Keys | Fetch
@@ -243,8 +243,8 @@ class Builder:
                 waiting |= names_in(step.query)
         return True
 
-    def program(self, query: exp.Query) -> Program:
-        """The steps that a query needs, and the query."""
+    def program(self, query: exp.Query, also: Iterable[str] = ()) -> Program:
+        """The steps that a query needs, and the query; `also` names steps that are wanted too."""
         needed: dict[str, Step] = {}
 
         def need(names: Iterable[str]) -> None:
@@ -255,11 +255,11 @@ class Builder:
                 need([step.keys] if isinstance(step, Fetch) else sorted(names_in(step.query)))
                 needed[name] = step
 
-        need(sorted(names_in(query)))
+        need([*sorted(names_in(query)), *also])
         return Program(steps=tuple(needed.values()), query=query)
 
 
-def names_in(query: exp.Expression) -> set[str]:
+def names_in(query: exp.Expr) -> set[str]:
     """The relations that a query refers to."""
     return {table.name for table in query.find_all(exp.Table)}
 

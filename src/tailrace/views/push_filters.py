@@ -20,14 +20,14 @@ from tailrace.views.plan import (
 from tailrace.views.scope import column_of, columns_in, conjuncts, renamed
 
 
-def filtered(node: Node, condition: exp.Expression) -> Node:
+def filtered(node: Node, condition: exp.Expr) -> Node:
     """A node with only the rows for which a condition is true."""
     for part in conjuncts(condition):
         node = _filtered(node, part)
     return node
 
 
-def _filtered(node: Node, condition: exp.Expression) -> Node:
+def _filtered(node: Node, condition: exp.Expr) -> Node:
     used = columns_in(condition)
     if not used:
         return Filter(columns=node.columns, input=node, condition=condition)

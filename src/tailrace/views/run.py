@@ -95,7 +95,9 @@ class Run:
 
     # --- programs ---------------------------------------------------------------------------
 
-    def frame(self, program: Program, stored_limit: tuple[str, str, str] | None = None) -> DataFrame:
+    def frame(
+        self, program: Program, stored_limit: tuple[str, str, str] | None = None
+    ) -> DataFrame:
         """The program's query as a DataFrame; its steps are done."""
         conditions = fetch_conditions(program)
         for step in program.steps:
@@ -105,7 +107,9 @@ class Run:
             self._read_stored(stored_limit)
         return self._sql(program.query)
 
-    def collect(self, program: Program, stored_limit: tuple[str, str, str] | None = None) -> pa.Table:
+    def collect(
+        self, program: Program, stored_limit: tuple[str, str, str] | None = None
+    ) -> pa.Table:
         """The program's rows, in memory."""
         made = self.frame(program, stored_limit)
         self._check()
@@ -116,7 +120,23 @@ class Run:
         """Make rows known under a name."""
         self._local[name] = rows
 
-    def _do(self, step: Step, conditions: Mapping[str, exp.Expression | None]) -> None:
+    def give_frame(self, name: str, rows: DataFrame) -> None:
+        """The same for rows that only Spark has."""
+        self._frames[name] = rows
+
+    def name(self, relation: str) -> str:
+        """The name under which Spark knows a source."""
+        return self._view(relation)
+
+    def named(self, name: str, reader: exp.Query, stored: str) -> str:
+        """The name of what readers see of a stored table."""
+        tree = reader.copy()
+        for table in tree.find_all(exp.Table):
+            table.set("this", exp.to_identifier(stored))
+        self._queries[name] = tree
+        return self._view(name)
+
+    def _do(self, step: Step, conditions: Mapping[str, exp.Expr | None]) -> None:
         if step.name in self._local or step.name in self._frames:
             return
         if isinstance(step, Fetch):
@@ -149,7 +169,7 @@ class Run:
                 self._local[name] = source.local_delta()
                 self.counts.rows += self._local[name].num_rows
 
-    def _fetch(self, step: Fetch, condition: exp.Expression | None) -> None:
+    def _fetch(self, step: Fetch, condition: exp.Expr | None) -> None:
         source = self._by_name[step.source]
         whole = source.new() if step.state is State.NEW else source.old()
         table = whole.table.narrowed(sorted(step.fields))
@@ -224,9 +244,7 @@ class Run:
             column = whole.table.column(limit[0])
             wanted = Wanted(column, self._local[limit[1]].column(limit[2]).combine_chunks())
             pruned = prune(whole, wanted, self._stats(whole, column.id))
-            found_rows = find_rows(
-                self._runtime, pruned, wanted, limit=self._limit, places=True
-            )
+            found_rows = find_rows(self._runtime, pruned, wanted, limit=self._limit, places=True)
             if found_rows is not None:
                 self._local[sink.STORED] = found_rows.rename_columns(
                     [renamed_to[name] for name in found_rows.column_names]
@@ -303,8 +321,10 @@ class _Range(Wanted):
         if self.has_null and nulls != 0:
             return True
         limits = self._limits
-        return bounds is None or limits is None or bool(
-            limits[0] <= bounds[1] and bounds[0] <= limits[1]
+        return (
+            bounds is None
+            or limits is None
+            or bool(limits[0] <= bounds[1] and bounds[0] <= limits[1])
         )
 
 
@@ -316,9 +336,9 @@ def with_weights(changes: pa.Table, columns: Iterable[str]) -> pa.Table:
     return kept.append_column(WEIGHT, weight)
 
 
-def fetch_conditions(program: Program) -> dict[str, exp.Expression | None]:
+def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:
     """For each fetch, a condition over the source's fields that all its users have, if any."""
-    found: dict[str, list[exp.Expression] | None] = {}
+    found: dict[str, list[exp.Expr] | None] = {}
     queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
     fetches = {step.name for step in program.steps if isinstance(step, Fetch)}
     for query in queries:
@@ -330,7 +350,7 @@ def fetch_conditions(program: Program) -> dict[str, exp.Expression | None]:
                     found[table.name] = None
                 else:
                     known.append(condition)
-    made: dict[str, exp.Expression | None] = {}
+    made: dict[str, exp.Expr | None] = {}
     for name, conditions in found.items():
         unique = {c.sql(): c for c in conditions or ()}
         if conditions and len(unique) == 1:
@@ -340,7 +360,7 @@ def fetch_conditions(program: Program) -> dict[str, exp.Expression | None]:
     return made
 
 
-def _condition_of(table: exp.Table) -> exp.Expression | None:
+def _condition_of(table: exp.Table) -> exp.Expr | None:
     """The WHERE above a use of a table, over the table's own fields."""
     inner = table.find_ancestor(exp.Select)
     if inner is None:
@@ -350,7 +370,7 @@ def _condition_of(table: exp.Table) -> exp.Expression | None:
         for item in inner.selects
         if isinstance(item, exp.Alias) and isinstance(item.this, exp.Column)
     }
-    above: exp.Expression | None = inner.parent
+    above: exp.Expr | None = inner.parent
     while isinstance(above, exp.Union | exp.Subquery | exp.From):
         above = above.parent
     if not isinstance(above, exp.Select) or above.args.get("where") is None:

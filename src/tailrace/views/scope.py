@@ -66,14 +66,14 @@ class Scope:
             raise InvalidError(f"the column {name!r} is ambiguous: write it as table.{name}")
         return next(iter(found), None)
 
-    def bind(self, tree: exp.Expression) -> exp.Expression:
+    def bind(self, tree: exp.Expr) -> exp.Expr:
         """A copy of an expression with the plan's columns in place of names."""
         holder = exp.Paren(this=tree.copy())
         for column in outside_queries(holder):
             column.replace(self._bound(column))
         return holder.this
 
-    def _bound(self, column: exp.Column) -> exp.Expression:
+    def _bound(self, column: exp.Column) -> exp.Expr:
         if isinstance(column.this, exp.Star):
             raise UnsupportedError(f"* inside an expression: {column.sql('spark')}")
         parts = [part.name for part in column.parts]
@@ -93,12 +93,12 @@ class Scope:
         )
 
 
-def outside_queries(holder: exp.Expression) -> list[exp.Column]:
+def outside_queries(holder: exp.Expr) -> list[exp.Column]:
     """The columns of an expression that are not those of a subquery in it."""
     return [c for c in holder.find_all(exp.Column) if not _is_inside_query(c, holder)]
 
 
-def _is_inside_query(column: exp.Expression, holder: exp.Expression) -> bool:
+def _is_inside_query(column: exp.Expr, holder: exp.Expr) -> bool:
     above = column.parent
     while above is not None and above is not holder:
         if isinstance(above, exp.Query):
@@ -107,7 +107,7 @@ def _is_inside_query(column: exp.Expression, holder: exp.Expression) -> bool:
     return False
 
 
-def _fields(tree: exp.Expression, names: Iterable[str]) -> exp.Expression:
+def _fields(tree: exp.Expr, names: Iterable[str]) -> exp.Expr:
     for name in names:
         tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
     return tree
@@ -118,12 +118,12 @@ def column_of(name: str) -> exp.Column:
     return exp.Column(this=exp.to_identifier(name))
 
 
-def columns_in(tree: exp.Expression) -> set[str]:
+def columns_in(tree: exp.Expr) -> set[str]:
     """The plan's columns that an expression uses."""
     return {column.name for column in tree.find_all(exp.Column)}
 
 
-def renamed(tree: exp.Expression, names: dict[str, exp.Expression]) -> exp.Expression:
+def renamed(tree: exp.Expr, names: dict[str, exp.Expr]) -> exp.Expr:
     """A copy of an expression with other expressions in place of columns."""
     holder = exp.Paren(this=tree.copy())
     for column in list(holder.find_all(exp.Column)):
@@ -132,7 +132,7 @@ def renamed(tree: exp.Expression, names: dict[str, exp.Expression]) -> exp.Expre
     return holder.this
 
 
-def conjuncts(tree: exp.Expression | None) -> list[exp.Expression]:
+def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:
     """The parts of an AND."""
     if tree is None:
         return []
@@ -143,7 +143,7 @@ def conjuncts(tree: exp.Expression | None) -> list[exp.Expression]:
     return [tree]
 
 
-def all_of(conditions: Sequence[exp.Expression]) -> exp.Expression:
+def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
     """The AND of conditions."""
     copies = [exp.paren(c, copy=True) if isinstance(c, exp.Or) else c.copy() for c in conditions]
     return exp.and_(*copies, copy=False) if copies else exp.true()
@@ -173,7 +173,7 @@ class Names:
             self.not_null.add(name)
         return name
 
-    def type_of(self, tree: exp.Expression) -> exp.DataType:
+    def type_of(self, tree: exp.Expr) -> exp.DataType:
         """The type of an expression over the plan's columns, as far as it is known."""
         typed = {
             name: exp.Cast(this=exp.Null(), to=self.types[name].copy())
@@ -183,7 +183,7 @@ class Names:
         found = annotate_types(renamed(tree, typed), dialect="spark").type  # type: ignore[arg-type]
         return found if isinstance(found, exp.DataType) else exp.DataType.build("unknown")
 
-    def is_exact(self, tree: exp.Expression) -> bool:
+    def is_exact(self, tree: exp.Expr) -> bool:
         """Whether values of an expression add up to the same in any order; False in doubt."""
         if isinstance(tree, exp.Column):
             return tree.name in self.types and self.types[tree.name].this in _EXACT
@@ -202,14 +202,16 @@ class Names:
             values = [branch.args["true"] for branch in tree.args["ifs"]]
             return all(map(self.is_exact, [*values, tree.args.get("default") or exp.Null()]))
         if isinstance(tree, exp.If):
-            return all(map(self.is_exact, (tree.args["true"], tree.args.get("false") or exp.Null())))
+            return all(
+                map(self.is_exact, (tree.args["true"], tree.args.get("false") or exp.Null()))
+            )
         if isinstance(tree, exp.Coalesce):
             return all(map(self.is_exact, (tree.this, *tree.expressions)))
         if isinstance(tree, exp.Cast):
             return tree.to.this in _EXACT
         return self.type_of(tree).this in exp.DataType.INTEGER_TYPES
 
-    def _is_decimal(self, tree: exp.Expression) -> bool:
+    def _is_decimal(self, tree: exp.Expr) -> bool:
         if isinstance(tree, exp.Literal):
             return "." in tree.this
         if isinstance(tree, exp.Column):
@@ -217,4 +219,4 @@ class Names:
         if isinstance(tree, exp.Cast):
             return tree.to.is_type("decimal")
         inside = [tree.this, tree.args.get("expression")]
-        return any(isinstance(part, exp.Expression) and self._is_decimal(part) for part in inside)
+        return any(isinstance(part, exp.Expr) and self._is_decimal(part) for part in inside)

@@ -35,11 +35,11 @@ STORED, GROUPS_AGAIN = "stored", "again"
 Types = Mapping[str, str]
 
 
-def _number(value: int) -> exp.Expression:
+def _number(value: int) -> exp.Expr:
     return exp.Literal.number(value)
 
 
-def _zero_if_null(tree: exp.Expression) -> exp.Expression:
+def _zero_if_null(tree: exp.Expr) -> exp.Expr:
     return exp.Coalesce(this=tree, expressions=[_number(0)])
 
 
@@ -47,11 +47,11 @@ def _of(relation: str, name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name), table=relation)
 
 
-def _case(condition: exp.Expression, value: exp.Expression, default: exp.Expression | None = None):  # type: ignore[no-untyped-def]
+def _case(condition: exp.Expr, value: exp.Expr, default: exp.Expr | None = None):  # type: ignore[no-untyped-def]
     return exp.Case(ifs=[exp.If(this=condition, true=value)], default=default)
 
 
-def _greater(tree: exp.Expression, value: int) -> exp.Expression:
+def _greater(tree: exp.Expr, value: int) -> exp.Expr:
     return exp.GT(this=tree, expression=_number(value))
 
 
@@ -108,14 +108,14 @@ def _finished(
     return exp.select(*items(extra), *column_items(values)).from_(sub(states))
 
 
-def _result(call: Call, types: Types) -> exp.Expression:
+def _result(call: Call, types: Types) -> exp.Expr:
     if call.extreme is not None:
         return column_of(call.extreme)
     if isinstance(call.source.call, exp.Count):
         return column_of(call.count or ROWS)
     assert call.total is not None
     assert call.count is not None
-    value: exp.Expression = column_of(call.total)
+    value: exp.Expr = column_of(call.total)
     if isinstance(call.source.call, exp.Avg):
         kind = types.get(call.source.name)
         if kind == "double":
@@ -157,6 +157,21 @@ def appended(b: Builder, layout: Layout) -> exp.Query | None:
     return None if delta is None else from_query(delta, layout.names)
 
 
+def stored_limit(b: Builder, layout: Layout) -> tuple[str, str] | None:
+    """A column of the stored table and a step of keys: stored rows beside those are not needed."""
+    if layout.way is Way.KEYS:
+        return layout.keys[0], affected(b, layout.keys, b.touched(layout.root, layout.keys)).keys
+    if layout.groups is not None:
+        node, columns = layout.groups.input, layout.groups.keys
+    else:
+        node, columns = layout.root, layout.names
+    for column in columns:
+        parts = b.touched(node, [column])
+        if parts and b.is_direct(parts):
+            return column, affected(b, [column], parts).keys
+    return None
+
+
 def again(b: Builder, layout: Layout, types: Types) -> exp.Query:
     """The rows of groups that have to be computed anew: those of `again`, in k0, k1, …."""
     assert layout.groups is not None
@@ -182,8 +197,9 @@ def _apply(layout: Layout, delta: exp.Query) -> exp.Query:
     number = exp.Window(
         this=exp.RowNumber(),
         partition_by=[_of("n", name) for name in names],
-        order=exp.Order(expressions=[exp.Ordered(this=_of("s", FILE)),
-                                     exp.Ordered(this=_of("s", POS))]),
+        order=exp.Order(
+            expressions=[exp.Ordered(this=_of("s", FILE)), exp.Ordered(this=_of("s", POS))]
+        ),
     )
     same = [exp.NullSafeEQ(this=_of("n", c), expression=_of("s", c)) for c in names]
     found = exp.select(
@@ -270,9 +286,7 @@ def _merge(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
         for name in _state_names(layout)
         if not name.startswith(f"{OWN_PREFIX}m")
     ]
-    moved += [
-        exp.not_(exp.Is(this=column_of(name), expression=exp.Null())) for name in changes
-    ]
+    moved += [exp.not_(exp.Is(this=column_of(name), expression=exp.Null())) for name in changes]
     grouped = exp.select(exp.Star()).from_(sub(grouped)).where(exp.or_(*moved))
     stored_keys = {key: key for key in groups.keys}
     merged = exp.select(
@@ -292,20 +306,20 @@ def _merge(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
     else:
         merged.append("joins", exp.Join(this=side, kind="CROSS"))
     finished = _finished(layout, types, merged, extra=[FILE, POS, AGAIN])
-    stays = _case(_greater(column_of(ROWS), 0), _number(1), _number(0)) if groups.keys else (
-        _number(1)
+    stays = (
+        _case(_greater(column_of(ROWS), 0), _number(1), _number(0)) if groups.keys else (_number(1))
     )
     return exp.select(
         *items([FILE, POS]), exp.alias_(stays, COUNT), *items([AGAIN, *layout.names])
     ).from_(sub(finished))
 
 
-def _sums(layout: Layout, types: Types) -> list[exp.Expression]:
+def _sums(layout: Layout, types: Types) -> list[exp.Expr]:
     made = []
     for name in _state_names(layout):
         if name.startswith(f"{OWN_PREFIX}m"):
             continue
-        value: exp.Expression = exp.Add(
+        value: exp.Expr = exp.Add(
             this=_zero_if_null(_of("s", name)), expression=_zero_if_null(_of("g", name))
         )
         if name in types:  # a decimal must not grow by a digit each time
@@ -314,14 +328,12 @@ def _sums(layout: Layout, types: Types) -> list[exp.Expression]:
     for call in layout.calls:
         if call.extreme is not None:
             function = exp.Least if call.is_min else exp.Greatest
-            both = function(
-                this=_of("s", call.extreme), expressions=[_of("g", f"{call.extreme}i")]
-            )
+            both = function(this=_of("s", call.extreme), expressions=[_of("g", f"{call.extreme}i")])
             made.append(exp.alias_(both, call.extreme))
     return made
 
 
-def _again(layout: Layout) -> exp.Expression:
+def _again(layout: Layout) -> exp.Expr:
     """Whether a value that went may have been the least or greatest of a group that stays."""
     doubts = []
     for call in layout.calls:

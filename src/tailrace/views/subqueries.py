@@ -31,12 +31,12 @@ class Subqueries:
         self._translator, self._env = translator, env
 
     def condition(
-        self, condition: exp.Expression, found: From, scope: Scope
-    ) -> exp.Expression | None:
+        self, condition: exp.Expr, found: From, scope: Scope
+    ) -> exp.Expr | None:
         """Bind a condition of a WHERE; None if it has become a join."""
         return self.bound(scope.bind(condition), found, scope)
 
-    def bound(self, condition: exp.Expression, found: From, scope: Scope) -> exp.Expression | None:
+    def bound(self, condition: exp.Expr, found: From, scope: Scope) -> exp.Expr | None:
         """The same for a condition whose own columns are the plan's already."""
         if not condition.find(exp.Query):
             return condition
@@ -56,14 +56,14 @@ class Subqueries:
             return exp.and_(*kept, copy=False) if kept else None
         return self._scalars(condition, found, scope)
 
-    def value(self, tree: exp.Expression, found: From, scope: Scope) -> exp.Expression:
+    def value(self, tree: exp.Expr, found: From, scope: Scope) -> exp.Expr:
         """Bind an expression of a SELECT list."""
         bound = scope.bind(tree)
         return self._scalars(bound, found, scope) if bound.find(exp.Query) else bound
 
     # --- EXISTS and IN ----------------------------------------------------------------------
 
-    def _exists(self, query: exp.Expression, found: From, scope: Scope, positive: bool) -> None:
+    def _exists(self, query: exp.Expr, found: From, scope: Scope, positive: bool) -> None:
         result = self._subquery(query, scope)
         left = found.collapse()
         self._check_open(result, left)
@@ -86,24 +86,22 @@ class Subqueries:
         conditions = list(result.open)
         for value, output in zip(values, result.outputs, strict=True):
             other = column_of(output.column)
-            equal: exp.Expression = exp.EQ(this=value.copy(), expression=other)
+            equal: exp.Expr = exp.EQ(this=value.copy(), expression=other)
             if not positive and not (self._not_null(value) and self._not_null(other)):
                 # NOT IN is not true beside a NULL.
-                equal = exp.or_(
-                    equal, _is_null(value.copy()), _is_null(other.copy()), copy=False
-                )
+                equal = exp.or_(equal, _is_null(value.copy()), _is_null(other.copy()), copy=False)
             conditions.append(equal)
         kind = JoinKind.SEMI if positive else JoinKind.ANTI
         found.parts = [self._translator.key_join(kind, left, result.node, conditions)]
 
-    def _not_null(self, tree: exp.Expression) -> bool:
+    def _not_null(self, tree: exp.Expr) -> bool:
         if isinstance(tree, exp.Literal):
             return True
         return isinstance(tree, exp.Column) and tree.name in self._translator.names.not_null
 
     # --- scalar ones ------------------------------------------------------------------------
 
-    def _scalars(self, tree: exp.Expression, found: From, scope: Scope) -> exp.Expression:
+    def _scalars(self, tree: exp.Expr, found: From, scope: Scope) -> exp.Expr:
         holder = exp.Paren(this=tree)
         while (query := holder.find(exp.Query)) is not None:
             place = query
@@ -117,7 +115,7 @@ class Subqueries:
             place.replace(value)
         return holder.this
 
-    def _is_strict(self, query: exp.Expression, holder: exp.Expression) -> bool:
+    def _is_strict(self, query: exp.Expr, holder: exp.Expr) -> bool:
         """Whether the condition cannot be true if the subquery's value is NULL."""
         above = query.parent
         while isinstance(above, _STRICT) and above is not holder:
@@ -125,15 +123,13 @@ class Subqueries:
         return isinstance(above, _COMPARISONS) and above.parent is holder
 
     def _scalar(
-        self, query: exp.Expression, found: From, scope: Scope, strict: bool
-    ) -> exp.Expression:
+        self, query: exp.Expr, found: From, scope: Scope, strict: bool
+    ) -> exp.Expr:
         result = self._subquery(query, scope)
         if len(result.outputs) != 1:
             raise InvalidError("a scalar subquery needs one column")
         if not result.single:
-            raise UnsupportedError(
-                f"the subquery {query.sql('spark')[:60]} may have several rows"
-            )
+            raise UnsupportedError(f"the subquery {query.sql('spark')[:60]} may have several rows")
         column = column_of(result.outputs[0].column)
         node = result.node
         if not result.open:
@@ -161,7 +157,7 @@ class Subqueries:
         empty = exp.If(this=_is_null(column_of(marker)), true=result.on_empty)
         return exp.paren(exp.Case(ifs=[empty], default=column), copy=False)
 
-    def _subquery(self, query: exp.Expression, scope: Scope) -> Result:
+    def _subquery(self, query: exp.Expr, scope: Scope) -> Result:
         return self._translator.query(query, self._env, scope)
 
     def _check_open(self, result: Result, left: Node) -> None:
@@ -182,5 +178,5 @@ def _below(node: Node) -> Node:
     return node
 
 
-def _is_null(tree: exp.Expression) -> exp.Expression:
+def _is_null(tree: exp.Expr) -> exp.Expr:
     return exp.Is(this=tree, expression=exp.Null())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
+from tailrace.views.aggregates import Aggregating, is_aggregate
 from tailrace.views.plan import (
     Aggregate,
     Explode,
@@ -32,7 +33,7 @@ from tailrace.views.plan import (
     Values,
     Window,
 )
-from tailrace.views.aggregates import Aggregating, is_aggregate
+from tailrace.views.push_filters import filtered
 from tailrace.views.scope import (
     Names,
     Resolve,
@@ -47,7 +48,6 @@ from tailrace.views.scope import (
     outside_queries,
     renamed,
 )
-from tailrace.views.push_filters import filtered
 
 # Window functions whose result depends on the order of rows that the ORDER BY leaves open.
 _ORDERED = (
@@ -76,8 +76,8 @@ _CHANGING = {
 _REFUSED = ("pivots", "sample", "match", "connect", "cluster", "distribute", "sort")
 
 
-def translate(query: exp.Query, resolve: Resolve) -> Query:
-    """The plan of a query."""
+def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
+    """The plan of a query, and the types of the plan's columns as far as they are known."""
     for call in query.find_all(exp.Func):
         name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
         if name.lower() in _CHANGING:
@@ -90,7 +90,7 @@ def translate(query: exp.Query, resolve: Resolve) -> Query:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InvalidError(f"two columns are called {twice[0]!r}: give one another name with AS")
-    return Query(root=table.node, outputs=tuple(table.outputs))
+    return Query(root=table.node, outputs=tuple(table.outputs)), made.names.types
 
 
 @dataclass(kw_only=True)
@@ -100,11 +100,11 @@ class Result:
     node: Node
     outputs: list[Output]
     # Conditions on columns of the query around it, which are left for a join to check.
-    open: list[exp.Expression] = field(default_factory=list)
+    open: list[exp.Expr] = field(default_factory=list)
     # Whether it is exactly one row, or at most one for each value of what it is joined by.
     single: bool = False
     # What its first output is where no row is: a count is 0 then.
-    on_empty: exp.Expression | None = None
+    on_empty: exp.Expr | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class From:
     """What a FROM has come to: inputs of an inner join, and its conditions."""
 
     parts: list[Node] = field(default_factory=list)
-    conditions: list[exp.Expression] = field(default_factory=list)
+    conditions: list[exp.Expr] = field(default_factory=list)
 
     def node(self) -> Node:
         """Everything so far as one node."""
@@ -140,7 +140,7 @@ class From:
         return {column for part in self.parts for column in part.columns}
 
 
-def join_of(parts: list[Node], conditions: list[exp.Expression]) -> Node:
+def join_of(parts: list[Node], conditions: list[exp.Expr]) -> Node:
     """An inner join, with conditions on one input brought to that input."""
     left = []
     parts = list(parts)
@@ -167,7 +167,7 @@ class Translator:
 
     # --- queries ----------------------------------------------------------------------------
 
-    def query(self, query: exp.Expression, env: Env, outer: Scope | None) -> Result:
+    def query(self, query: exp.Expr, env: Env, outer: Scope | None) -> Result:
         """A SELECT, a set operation, or one in parentheses."""
         env = self._with(query, env)
         if isinstance(query, exp.Subquery):
@@ -181,7 +181,7 @@ class Translator:
             return self._select(query, env, outer)
         raise UnsupportedError(f"no rule for {query.sql('spark')[:80]}")
 
-    def _with(self, query: exp.Expression, env: Env) -> Env:
+    def _with(self, query: exp.Expr, env: Env) -> Env:
         clause = query.args.get("with_")
         if clause is None:
             return env
@@ -206,9 +206,7 @@ class Translator:
         distinct = bool(query.args.get("distinct"))
         node: Node
         if isinstance(query, exp.Union):
-            parts = [
-                part for n in nodes for part in (n.parts if isinstance(n, Union) else (n,))
-            ]
+            parts = [part for n in nodes for part in (n.parts if isinstance(n, Union) else (n,))]
             node = Union(columns=columns, parts=tuple(parts))
             if distinct:
                 node = Aggregate(columns=columns, input=node, keys=columns, calls=())
@@ -231,7 +229,7 @@ class Translator:
             return result.node
         return self.projected(result.node, [(o.name, column_of(o.column)) for o in result.outputs])
 
-    def projected(self, node: Node, items: list[tuple[str, exp.Expression]]) -> Project:
+    def projected(self, node: Node, items: list[tuple[str, exp.Expr]]) -> Project:
         """A projection; a column that is only passed on gets a new name, too."""
         made = []
         for base, value in items:
@@ -265,14 +263,14 @@ class Translator:
             self._lateral_view(lateral, found, scope)
         return found, scope
 
-    def _add(self, tree: exp.Expression, found: From, scope: Scope, env: Env) -> None:
+    def _add(self, tree: exp.Expr, found: From, scope: Scope, env: Env) -> None:
         node, visible = self._relation(tree, env)
         found.parts += node.parts if isinstance(node, InnerJoin) else [node]
         if isinstance(node, InnerJoin):
             found.conditions += node.conditions
         scope.columns += visible
 
-    def _relation(self, tree: exp.Expression, env: Env) -> tuple[Node, list[Visible]]:
+    def _relation(self, tree: exp.Expr, env: Env) -> tuple[Node, list[Visible]]:
         for refused in _REFUSED:
             if tree.args.get(refused):
                 raise UnsupportedError(f"no rule for {tree.sql('spark')[:80]}")
@@ -286,8 +284,10 @@ class Translator:
             if tree.args.get("joins"):
                 raise UnsupportedError("a join in parentheses")
             result = self.query(tree.this, self._with(tree, env), None)
-            result = _renamed_outputs(result, [c.name for c in tree.args["alias"].columns]
-                                      if tree.args.get("alias") else [])
+            result = _renamed_outputs(
+                result,
+                [c.name for c in tree.args["alias"].columns] if tree.args.get("alias") else [],
+            )
             return result.node, _visible(result, tree.alias or None)
         raise UnsupportedError(f"no rule for {tree.sql('spark')[:80]}")
 
@@ -306,16 +306,14 @@ class Translator:
         node, visible = self.scan(source, alias)
         given = table.args["alias"].columns if table.args.get("alias") else []
         if given:
-            visible = [
-                replace(v, name=new.name) for v, new in zip(visible, given, strict=True)
-            ]
+            visible = [replace(v, name=new.name) for v, new in zip(visible, given, strict=True)]
         return node, visible
 
     def scan(self, source: Source, alias: str) -> tuple[Node, list[Visible]]:
         """A read of a table; of a view, of its stored table as the view's readers see it."""
         if source.reader is not None:
             stored = replace(source, reader=None)
-            inner = Translator(lambda _table: stored)
+            inner = Translator(lambda _table: stored)  # it reads nothing else
             inner.names = self.names
             result = inner.query(source.reader, {}, None)
             return result.node, _visible(result, alias)
@@ -338,9 +336,7 @@ class Translator:
         node, visible = self._relation(join.this, env)
         before = list(scope.columns)
         together = Scope(columns=[*before, *visible], outer=scope.outer)
-        conditions = [
-            together.bind(c) for c in conjuncts(join.args.get("on")) if c.sql() != "TRUE"
-        ]
+        conditions = [together.bind(c) for c in conjuncts(join.args.get("on")) if c.sql() != "TRUE"]
         using = [name.name for name in join.args.get("using") or ()]
         pairs = [(Scope(columns=before), Scope(columns=visible), name) for name in using]
         merged = []
@@ -399,7 +395,7 @@ class Translator:
                 scope.columns.append(replace(one, column=left))
 
     def key_join(
-        self, kind: JoinKind, left: Node, right: Node, conditions: list[exp.Expression]
+        self, kind: JoinKind, left: Node, right: Node, conditions: list[exp.Expr]
     ) -> KeyJoin:
         """An outer, semi or anti join."""
         pairs, rest = [], []
@@ -433,12 +429,12 @@ class Translator:
             columns=columns, kind=kind, left=left, right=right, pairs=tuple(pairs), rest=tuple(rest)
         )
 
-    def _as_column(self, node: Node, value: exp.Expression) -> tuple[Node, str]:
+    def _as_column(self, node: Node, value: exp.Expr) -> tuple[Node, str]:
         if isinstance(value, exp.Column):
             return node, value.name
         return self.with_column(node, value)
 
-    def with_column(self, node: Node, value: exp.Expression, base: str = "k") -> tuple[Node, str]:
+    def with_column(self, node: Node, value: exp.Expr, base: str = "k") -> tuple[Node, str]:
         """A node with one more column, computed."""
         name = self.names.new(base, self.names.type_of(value))
         items = (*((c, column_of(c)) for c in node.columns), (name, value))
@@ -447,12 +443,18 @@ class Translator:
     def _lateral_view(self, lateral: exp.Lateral, found: From, scope: Scope) -> None:
         alias = lateral.args["alias"]
         call = scope.bind(lateral.this)
-        self._explode(call, bool(lateral.args.get("outer")), found, scope,
-                      [c.name for c in alias.columns], alias.name or None)
+        self._explode(
+            call,
+            bool(lateral.args.get("outer")),
+            found,
+            scope,
+            [c.name for c in alias.columns],
+            alias.name or None,
+        )
 
     def _explode(
         self,
-        call: exp.Expression,
+        call: exp.Expr,
         outer: bool,
         found: From,
         scope: Scope,
@@ -487,7 +489,7 @@ class Translator:
                 raise UnsupportedError(f"no rule for {refused} in {select.sql('spark')[:60]}")
         found, scope = self._from(select, env, outer)
         subqueries = Subqueries(self, env)
-        open_conditions: list[exp.Expression] = []
+        open_conditions: list[exp.Expr] = []
         where = select.args.get("where")
         for condition in conjuncts(where.this if where else None):
             bound = subqueries.condition(condition, found, scope)
@@ -505,7 +507,7 @@ class Translator:
         found: From,
         scope: Scope,
         subqueries: object,
-        open_conditions: list[exp.Expression],
+        open_conditions: list[exp.Expr],
     ) -> Result:
         from tailrace.views.subqueries import Subqueries
 
@@ -560,12 +562,12 @@ class Translator:
         )
         if bound_qualify is not None:
             node = filtered(node, bound_qualify)
-        extra = sorted({c for tree in open_conditions for c in columns_in(tree)} & set(node.columns))
+        extra = sorted(
+            {c for tree in open_conditions for c in columns_in(tree)} & set(node.columns)
+        )
         if distinct is not None and not extra:
             project = self.projected(node, items)
-            node = Aggregate(
-                columns=project.columns, input=project, keys=project.columns, calls=()
-            )
+            node = Aggregate(columns=project.columns, input=project, keys=project.columns, calls=())
         else:
             # What an ORDER BY or an open condition needs is kept beside the outputs.
             hidden = [(f"o{n}", ordered.this) for n, ordered in enumerate(orders)]
@@ -595,7 +597,7 @@ class Translator:
     def _orders_of_outputs(
         self,
         orders: list[exp.Ordered],
-        items: list[tuple[str, exp.Expression]],
+        items: list[tuple[str, exp.Expr]],
         columns: tuple[str, ...],
     ) -> list[exp.Ordered]:
         made = []
@@ -610,57 +612,65 @@ class Translator:
 
     def _items(
         self, select: exp.Select, scope: Scope, found: From, subqueries: object
-    ) -> list[tuple[str, exp.Expression]]:
+    ) -> list[tuple[str, exp.Expr]]:
         """The SELECT list: names and bound expressions."""
         from tailrace.views.subqueries import Subqueries
 
         assert isinstance(subqueries, Subqueries)
-        items: list[tuple[str, exp.Expression]] = []
+        items: list[tuple[str, exp.Expr]] = []
+        self._expand_stars(select, scope)
         for number, tree in enumerate(select.expressions):
             value = tree.this if isinstance(tree, exp.Alias) else tree
-            if isinstance(value, exp.Star) or (
-                isinstance(value, exp.Column) and isinstance(value.this, exp.Star)
-            ):
-                items += self._star(value, scope)
-                continue
             if isinstance(tree, exp.Aliases) or isinstance(value, exp.UDTF):
                 value = tree.this if isinstance(tree, exp.Aliases) else value
-                aliases = [i.name for i in tree.expressions] if isinstance(tree, exp.Aliases) else (
-                    [tree.alias] if isinstance(tree, exp.Alias) else [])
+                aliases = (
+                    [i.name for i in tree.expressions]
+                    if isinstance(tree, exp.Aliases)
+                    else ([tree.alias] if isinstance(tree, exp.Alias) else [])
+                )
                 outer = isinstance(value, exp.ExplodeOuter | exp.PosexplodeOuter)
                 made = self._explode(scope.bind(value), outer, found, scope, aliases, None)
-                shown = [v.name for v in scope.columns[-len(made):]]
+                shown = [v.name for v in scope.columns[-len(made) :]]
                 items += [(n, column_of(c)) for n, c in zip(shown, made, strict=True)]
                 continue
             name = tree.alias if isinstance(tree, exp.Alias) else self._name_of(value, number)
             items.append((name, subqueries.value(value, found, scope)))
         return items
 
-    def _name_of(self, value: exp.Expression, _number: int) -> str:
+    def _name_of(self, value: exp.Expr, _number: int) -> str:
         if isinstance(value, exp.Column | exp.Dot):
             return value.name or value.expression.name
         return value.sql("spark")
 
-    def _star(self, star: exp.Expression, scope: Scope) -> list[tuple[str, exp.Expression]]:
-        inner = star.this if isinstance(star, exp.Column) else star
-        if inner.args.get("except_") or inner.args.get("replace") or inner.args.get("rename"):
+    def _expand_stars(self, select: exp.Select, scope: Scope) -> None:
+        """Spell out * in the query itself: columns that a table gets later are not the view's."""
+        made: list[exp.Expr] = []
+        for tree in select.expressions:
+            star = tree.this if isinstance(tree, exp.Column) else tree
+            made += self._star(tree, star, scope) if isinstance(star, exp.Star) else [tree]
+        select.set("expressions", made)
+
+    def _star(self, tree: exp.Expr, star: exp.Star, scope: Scope) -> list[exp.Expr]:
+        if star.args.get("except_") or star.args.get("replace") or star.args.get("rename"):
             raise UnsupportedError("* EXCEPT")
-        table = star.table if isinstance(star, exp.Column) else None
-        found: list[tuple[str, exp.Expression]] = []
+        table = tree.table if isinstance(tree, exp.Column) else None
+        found: list[exp.Expr] = []
         seen: set[str] = set()
         for visible in scope.columns:
             if table and (visible.relation or "").casefold() != table.casefold():
                 continue
             if visible.column not in seen:
                 seen.add(visible.column)
-                found.append((visible.name, column_of(visible.column)))
+                relation = visible.relation and exp.to_identifier(visible.relation, quoted=True)
+                name = exp.to_identifier(visible.name, quoted=True)
+                found.append(exp.column(name, table=relation))
         if not found:
-            raise InvalidError(f"{star.sql('spark')}: there is no such table in the FROM")
+            raise InvalidError(f"{tree.sql('spark')}: there is no such table in the FROM")
         return found
 
     def _bind_late(
-        self, tree: exp.Expression, scope: Scope, aliases: Mapping[str, exp.Expression]
-    ) -> exp.Expression:
+        self, tree: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]
+    ) -> exp.Expr:
         """HAVING, QUALIFY, GROUP BY and ORDER BY may also name the SELECT list's aliases."""
         holder = exp.Paren(this=tree.copy())
         for column in outside_queries(holder):
@@ -670,7 +680,7 @@ class Translator:
         return _rebind(holder.this, scope)
 
     def _orders(
-        self, order: exp.Order, scope: Scope, items: list[tuple[str, exp.Expression]]
+        self, order: exp.Order, scope: Scope, items: list[tuple[str, exp.Expr]]
     ) -> list[exp.Ordered]:
         made = []
         aliases = {name.casefold(): value for name, value in items}
@@ -679,9 +689,7 @@ class Translator:
             if isinstance(tree, exp.Literal) and not tree.is_string:
                 bound = items[int(tree.this) - 1][1].copy()
             elif (
-                isinstance(tree, exp.Column)
-                and not tree.table
-                and tree.name.casefold() in aliases
+                isinstance(tree, exp.Column) and not tree.table and tree.name.casefold() in aliases
             ):
                 bound = aliases[tree.name.casefold()].copy()
             else:
@@ -694,12 +702,10 @@ class Translator:
         select: exp.Select,
         scope: Scope,
         node: Node,
-        items: list[tuple[str, exp.Expression]],
+        items: list[tuple[str, exp.Expr]],
         orders: list[exp.Ordered],
-        qualify: exp.Expression | None,
-    ) -> tuple[
-        Node, list[tuple[str, exp.Expression]], list[exp.Ordered], exp.Expression | None
-    ]:
+        qualify: exp.Expr | None,
+    ) -> tuple[Node, list[tuple[str, exp.Expr]], list[exp.Ordered], exp.Expr | None]:
         named = {w.this.name.casefold(): w for w in select.args.get("windows") or ()}
         trees = [*(value for _, value in items), *(o.this for o in orders)]
         trees += [qualify] if qualify is not None else []
@@ -711,7 +717,7 @@ class Translator:
             return node, items, orders, qualify
         if named:
             raise UnsupportedError("a named WINDOW: write OVER (…) at each function")
-        made: list[tuple[str, exp.Expression]] = []
+        made: list[tuple[str, exp.Expr]] = []
         parts: list[set[str]] = []
         exact = True
         for text, window in calls.items():
@@ -738,8 +744,10 @@ class Translator:
                 known = [c for c in node.columns]
                 order.set(
                     "expressions",
-                    [*order.expressions, *(exp.Ordered(this=column_of(c), nulls_first=True)
-                                           for c in known)],
+                    [
+                        *order.expressions,
+                        *(exp.Ordered(this=column_of(c), nulls_first=True) for c in known),
+                    ],
                 )
                 bound.set("order", order)
             name = self.names.new("w", self.names.type_of(bound))
@@ -753,7 +761,7 @@ class Translator:
             exact=exact,
         )
 
-        def after(tree: exp.Expression) -> exp.Expression:
+        def after(tree: exp.Expr) -> exp.Expr:
             holder = exp.Paren(this=tree.copy())
             for window in list(holder.find_all(exp.Window)):
                 text = window.sql("spark")
@@ -771,7 +779,7 @@ class Translator:
     # --- LIMIT ------------------------------------------------------------------------------
 
     def _limited(
-        self, query: exp.Expression, result: Result, orders: list[exp.Ordered] | None = None
+        self, query: exp.Expr, result: Result, orders: list[exp.Ordered] | None = None
     ) -> Result:
         limit, offset = query.args.get("limit"), query.args.get("offset")
         if limit is None and offset is None:
@@ -800,26 +808,26 @@ class Translator:
         return replace(result, node=node, single=node.count == 1)
 
 
-def _number(tree: exp.Expression) -> int:
+def _number(tree: exp.Expr) -> int:
     if isinstance(tree, exp.Literal) and not tree.is_string and tree.this.isdigit():
         return int(tree.this)
     raise UnsupportedError(f"LIMIT {tree.sql('spark')}: only a number")
 
 
-def _without_queries(tree: exp.Expression) -> exp.Expression:
+def _without_queries(tree: exp.Expr) -> exp.Expr:
     holder = exp.Paren(this=tree.copy())
     for query in list(holder.find_all(exp.Query)):
         query.replace(exp.Null())
     return holder.this
 
 
-def _with_this(ordered: exp.Ordered, this: exp.Expression) -> exp.Ordered:
+def _with_this(ordered: exp.Ordered, this: exp.Expr) -> exp.Ordered:
     made = ordered.copy()
     made.set("this", this)
     return made
 
 
-def _rebind(tree: exp.Expression, scope: Scope) -> exp.Expression:
+def _rebind(tree: exp.Expr, scope: Scope) -> exp.Expr:
     """Bind names; columns of the plan that are in the tree already stay."""
     columns = {visible.column for visible in scope.columns}
     around = scope
@@ -850,4 +858,3 @@ def _renamed_outputs(result: Result, names: list[str]) -> Result:
         for name, output in zip(names, result.outputs, strict=True)
     ]
     return replace(result, outputs=outputs)
-

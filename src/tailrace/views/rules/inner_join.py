@@ -80,9 +80,7 @@ class InnerJoinRule(Rule):
         }
         return made if covered else only_with(made, within, node.columns)
 
-    def _within(
-        self, part: Node, within: Within, same: dict[str, frozenset[str]]
-    ) -> Within | None:
+    def _within(self, part: Node, within: Within, same: dict[str, frozenset[str]]) -> Within | None:
         own = set(part.columns)
         names = {
             column: min(same.get(column, frozenset({column})) & own)
@@ -132,9 +130,7 @@ class InnerJoinRule(Rule):
                 return difference(b, node, limit)
         return union_all([self._term(b, node, part) for part in changed])
 
-    def _common_keys(
-        self, b: Builder, node: InnerJoin, changed: Sequence[Node]
-    ) -> Within | None:
+    def _common_keys(self, b: Builder, node: InnerJoin, changed: Sequence[Node]) -> Within | None:
         """Values of a column that all changed inputs are joined by, if changes tell them."""
         for members in dict.fromkeys(_classes(node).values()):
             parts: list[exp.Query] = []
@@ -184,8 +180,9 @@ class InnerJoinRule(Rule):
         found: list[exp.Query] = []
         same = _classes(node)
         for state in (State.NEW, State.OLD):
-            chain = _Chain([_Placed(changed, from_query(_or_fail(b.delta(changed)),
-                                                        changed.columns), True)])
+            chain = _Chain(
+                [_Placed(changed, from_query(_or_fail(b.delta(changed)), changed.columns), True)]
+            )
             order = self._connected(node, [changed], True)[1:]
             for part in order:
                 if set(columns) <= chain.columns:
@@ -269,7 +266,7 @@ def _all_of(part: Node, same: dict[str, frozenset[str]]) -> set[str]:
     return {c for column in part.columns for c in same.get(column, frozenset({column}))}
 
 
-def _links(condition: exp.Expression, known: set[str], part: Node) -> bool:
+def _links(condition: exp.Expr, known: set[str], part: Node) -> bool:
     used = columns_in(condition)
     own = used & set(part.columns)
     return bool(own) and bool(used & known) and used <= known | set(part.columns)

@@ -56,9 +56,7 @@ class KeyJoinRule(Rule):
     def _joined(
         self, node: KeyJoin, left: exp.Query, right: exp.Query, *, weight: bool
     ) -> exp.Select:
-        on = [
-            exp.EQ(this=column_of(own), expression=column_of(other)) for own, other in node.pairs
-        ]
+        on = [exp.EQ(this=column_of(own), expression=column_of(other)) for own, other in node.pairs]
         condition = all_of([*on, *node.rest])
         columns = [*node.columns, WEIGHT] if weight else list(node.columns)
         made = exp.select(*items(columns)).from_(sub(left, "l"))

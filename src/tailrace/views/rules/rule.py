@@ -27,14 +27,14 @@ class Rule:
         return [] if delta is None else [from_query(delta, columns)]
 
 
-def sub(query: exp.Query | exp.Table, name: str = "q") -> exp.Expression:
+def sub(query: exp.Query | exp.Table, name: str = "q") -> exp.Expr:
     """A query in a FROM."""
     if isinstance(query, exp.Table):
         return query
     return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name)))
 
 
-def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expression]:
+def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]:
     """Columns as a SELECT list."""
     return [exp.column(exp.to_identifier(name), table=relation) for name in columns]
 
@@ -51,7 +51,7 @@ def weighted(columns: Sequence[str], weight: bool) -> tuple[str, ...]:
 
 def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Select:
     """A query's rows, each counted as so much."""
-    number: exp.Expression = exp.Literal.number(abs(weight))
+    number: exp.Expr = exp.Literal.number(abs(weight))
     marked = exp.alias_(number if weight > 0 else exp.Neg(this=number), WEIGHT)
     return exp.select(*items(columns), marked).from_(sub(query))
 
@@ -104,8 +104,6 @@ def same_columns(columns: Sequence[str]) -> dict[str, str]:
     return {name: name for name in columns}
 
 
-def column_items(pairs: Sequence[tuple[str, exp.Expression]]) -> list[exp.Expression]:
+def column_items(pairs: Sequence[tuple[str, exp.Expr]]) -> list[exp.Expr]:
     """Named expressions as a SELECT list."""
     return [exp.alias_(value.copy(), name, copy=False) for name, value in pairs]
-
-

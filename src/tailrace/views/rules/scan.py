@@ -9,7 +9,7 @@ from tailrace.views.program import WEIGHT, Builder, State, Within
 from tailrace.views.rules.rule import Rule, items, only_with, sub, union_all
 
 
-def _renamed(scan: Scan) -> list[exp.Expression]:
+def _renamed(scan: Scan) -> list[exp.Expr]:
     return [
         exp.alias_(exp.column(exp.to_identifier(own, quoted=True)), name)
         for own, name in zip(scan.fields, scan.columns, strict=True)
@@ -30,9 +30,7 @@ class ScanRule(Rule):
             rows = self._before(b, node, column, within, key)
         return rows if len(within.pairs) == 1 else only_with(rows, within, node.columns)
 
-    def _before(
-        self, b: Builder, node: Scan, column: str, within: Within, key: str
-    ) -> exp.Query:
+    def _before(self, b: Builder, node: Scan, column: str, within: Within, key: str) -> exp.Query:
         """The old rows from the new ones and the change, so that the table is read once."""
         fetched = b.fetch(node, State.NEW, column, within.keys, key)
         own = b.source_keys[node.source]
@@ -66,10 +64,8 @@ class ScanRule(Rule):
         return exp.select(*_renamed(node), *items([WEIGHT])).from_(b.leaf(node.source, "delta"))
 
 
-def items_of(scan: Scan, relation: str) -> list[exp.Expression]:
+def items_of(scan: Scan, relation: str) -> list[exp.Expr]:
     return [
         exp.alias_(exp.column(exp.to_identifier(own, quoted=True), table=relation), name)
         for own, name in zip(scan.fields, scan.columns, strict=True)
     ]
-
-

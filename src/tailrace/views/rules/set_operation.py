@@ -22,14 +22,14 @@ class SetOperationRule(Rule):
                 for own, name in zip(side.columns, node.columns, strict=True)
             ]
             sides.append(exp.select(*named).from_(sub(b.rows(side, state, below))))
-        combine = exp.except_ if node.kind in (SetKind.EXCEPT, SetKind.EXCEPT_ALL) else exp.intersect
+        combine = (
+            exp.except_ if node.kind in (SetKind.EXCEPT, SetKind.EXCEPT_ALL) else exp.intersect
+        )
         distinct = node.kind in (SetKind.EXCEPT, SetKind.INTERSECT)
         return combine(*sides, distinct=distinct, copy=False)
 
     def delta(self, b: Builder, node: SetOperation) -> exp.Query:
         parts = [
-            query
-            for side in (node.left, node.right)
-            for query in b.touched(side, side.columns)
+            query for side in (node.left, node.right) for query in b.touched(side, side.columns)
         ]
         return difference(b, node, affected(b, node.columns, parts))

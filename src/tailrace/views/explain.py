@@ -1,0 +1,74 @@
+"""What users are told of how a view is kept fresh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.views.choose import Choice, Facts, Option
+from tailrace.views.definition import Definition
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Printable; `to_dict()` for programs."""
+
+    view: str
+    policy: str
+    strategy: str  # the one that would be taken now
+    reason: str  # why a view is computed in full, if it is
+    watermark: int | None
+    sources: tuple[dict[str, Any], ...]
+    strategies: tuple[Option, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "view": self.view,
+            "policy": self.policy,
+            "strategy": self.strategy,
+            "reason": self.reason,
+            "watermark": self.watermark,
+            "sources": list(self.sources),
+            "strategies": [
+                {
+                    "strategy": str(option.strategy),
+                    "possible": option.possible,
+                    "reason": option.reason,
+                    "cost": option.cost,
+                }
+                for option in self.strategies
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.view}: {self.strategy} (policy {self.policy})"]
+        if self.reason:
+            lines.append(f"  computed in full: {self.reason}")
+        for source in self.sources:
+            change = f"{source['changed']:,} changed" if source["changed"] else "unchanged"
+            lines.append(f"  {source['name']}: {source['rows']:,} rows, {change}")
+        for option in self.strategies:
+            mark = "*" if str(option.strategy) == self.strategy else " "
+            said = option.reason if not option.possible else f"cost about {option.cost or 0:,.0f}"
+            lines.append(f"  {mark} {option.strategy:<7} {said}")
+        return "\n".join(lines)
+
+
+def explanation(
+    name: str, made: Definition, facts: Facts, choice: Choice, policy: str, watermark: int | None
+) -> Explanation:
+    """The explanation of a choice."""
+    sources = tuple(
+        {"name": source, "rows": rows, "changed": facts.changes.get(source, 0)}
+        for source, rows in facts.sizes.items()
+    )
+    return Explanation(
+        view=name,
+        policy=policy,
+        strategy=str(choice.strategy),
+        reason=made.reason,
+        watermark=watermark,
+        sources=sources,
+        strategies=choice.options,
+    )

@@ -1,0 +1,540 @@
+"""`lake.create_view` and what users hold of a view."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlglot import exp
+
+from tailrace.catalog import tables as t
+from tailrace.errors import InvalidError, JobFailedError, NotFoundError
+from tailrace.propagation import history, joblog
+from tailrace.propagation.history import Iteration
+from tailrace.propagation.inside import check_outside
+from tailrace.propagation.job import Job, State
+from tailrace.propagation.jobs import VIEW, Jobs, home_of
+from tailrace.propagation.status import JobStatus
+from tailrace.store import changes as feed
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import check_name, fold, is_hidden, quoted_name, split_name
+from tailrace.store.table import Table
+from tailrace.store.transaction import Transaction
+from tailrace.views.choose import Choice, Facts, Strategy, choose
+from tailrace.views.definition import (
+    Definition,
+    Find,
+    Input,
+    ViewInput,
+    define,
+    new_table_name,
+    output_names,
+    reader_of,
+    reader_sql,
+    spelled_out,
+    table_input,
+    unbuilt_input,
+)
+from tailrace.views.explain import Explanation, explanation
+from tailrace.views.verify import Report, verify
+from tailrace.views.view import check_policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Trigger = str | Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What views need of the lake that they are in."""
+
+    runtime: Runtime
+    jobs: Jobs
+    begin: Callable[[], Transaction]
+    run_some: Callable[[Callable[[Job], bool], float | None], None]
+
+
+class View:
+    """One materialized view: got from `lake.create_view(…)` or `lake.view(name)`."""
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._context = context
+        self._schema, self._plain = split_name(name)
+        self.name = f"{self._schema}.{self._plain}"
+        self._home = home_of(name)
+
+    def __repr__(self) -> str:
+        return f"<tailrace.View {self.name}>"
+
+    # --- describe ---------------------------------------------------------------------------
+
+    def _row(self) -> Any:
+        with self._context.runtime.database.read() as connection:
+            row = joblog.find(connection, self._context.runtime.tenant, self._home, VIEW)
+        if row is None or row.kind != VIEW:
+            raise NotFoundError(f"there is no view {self.name}: lake.views() lists what there is")
+        return row
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = json.loads(self._row().spec)["consumer"]
+        return options
+
+    @property
+    def query(self) -> str:
+        """The query, with every * spelled out."""
+        return str(self._options["query"])
+
+    @property
+    def policy(self) -> str:
+        """auto, incremental or full."""
+        return str(self._options["policy"])
+
+    @property
+    def watermark(self) -> int | None:
+        """The snapshot that it reflects; None before it is built."""
+        return self.status().watermark
+
+    def status(self) -> JobStatus:
+        """How its job is: state, watermark, last error."""
+        self._row()
+        return self._context.jobs.status(self._home, VIEW)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names and Spark types of the columns."""
+        from tailrace.store.types import spark_type
+
+        table = self._stored().info
+        shown = [item.name for item in self._reader().selects]
+        return {name: spark_type(table.column(name).type) for name in shown}
+
+    def history(self, limit: int = 100) -> list[Iteration]:
+        """Its last refreshes, newest first."""
+        return list(self._context.jobs.history(self._home, VIEW, limit=limit))
+
+    # --- read -------------------------------------------------------------------------------
+
+    def _stored(self) -> Table:
+        schema, plain = split_name(self._options["table"])
+        runtime = self._context.runtime
+        with runtime.database.read() as connection:
+            newest = lookup.newest_snapshot(connection)
+            there = lookup.table_exists(connection, schema, plain, newest, runtime.tenant)
+        if not there:
+            raise InvalidError(
+                f"the view {self.name} has not been built: refresh() it, or let serve() do it"
+            )
+        return Table(runtime, schema, plain, begin=self._context.begin)
+
+    def _reader(self) -> exp.Select:
+        made = self._definition()
+        return reader_of(made, [c.name for c in self._stored().info.columns])
+
+    def to_df(self, at: int | None = None) -> DataFrame:
+        """Its rows as a Spark DataFrame; at a snapshot, as they were then."""
+        stored = self._stored().to_df(at)
+        spark = self._context.runtime.spark()
+        return spark.sql(
+            reader_sql(self._reader(), "stored", "spark").replace("`stored`", "{stored}"),
+            stored=stored,
+        )
+
+    def to_arrow(self, at: int | None = None) -> pa.Table:
+        """Its rows as an Arrow table. A small one without a LIMIT is read without Spark."""
+        reader = self._reader()
+        if reader.args.get("limit") or reader.args.get("offset"):
+            return self.to_df(at).toArrow()
+        rows = self._stored().to_arrow(at)
+        where = reader.args.get("where")
+        if where is not None:
+            rows = rows.filter(rows.column(where.this.name))
+        return rows.select([item.name for item in reader.selects])
+
+    # --- keep fresh -------------------------------------------------------------------------
+
+    def refresh(self, timeout: float | None = None) -> Iteration:
+        """Bring it to the newest snapshot, here and now; returns what was done."""
+        check_outside("view.refresh()")
+        row = self._row()
+        done = self._nothing_to_do(row)
+        if done is not None:
+            return done
+        runtime = self._context.runtime
+        with runtime.database.read() as connection:
+            wanted = {row.job_id, *joblog.upstream_of(connection, [row.job_id]).get(row.job_id, ())}
+        self._context.run_some(
+            lambda job: job.id in wanted or (job.kind == VIEW and job.home == self._home), timeout
+        )
+        row = self._row()
+        with runtime.database.read() as connection:
+            found = history.iterations(
+                connection, runtime.tenant, home=None, job_id=row.job_id, limit=1
+            )
+        if row.state in (State.PAUSED, State.CANCELED):
+            raise InvalidError(f"the view {self.name} is {row.state}: resume its job first")
+        if not found:
+            raise JobFailedError(f"the view {self.name} was not refreshed")
+        return found[0]
+
+    def _nothing_to_do(self, row: Any) -> Iteration | None:
+        """A record without a run, if no source has changed since the watermark."""
+        runtime = self._context.runtime
+        if row.watermark is None or row.claim_to is not None or row.state != State.COMPLETED:
+            return None
+        with runtime.database.read() as connection:
+            waiting = connection.execute(
+                sa.select(t.job.c.job_id).where(
+                    t.job.c.home == self._home,
+                    t.job.c.kind == VIEW,
+                    t.job.c.job_id != row.job_id,
+                    t.job.c.dropped_at.is_(None),
+                )
+            ).first()
+            sources = joblog.sources_of(connection, [row.job_id])[row.job_id]
+            last = joblog.last_changes(connection, sources)
+            newest = lookup.newest_snapshot(connection)
+        changed = [snapshot for snapshot in last.values() if snapshot > row.watermark]
+        if changed or waiting is not None or "moment" in self._options:
+            return None
+        now = runtime.clock.now()
+        return Iteration(
+            job_id=row.job_id,
+            tenant=runtime.tenant,
+            sources=(),
+            from_snapshot=row.watermark,
+            to_snapshot=newest,
+            kind="tail",
+            node_id="",
+            started_at=now,
+            ended_at=now,
+            seconds=0.0,
+            strategy=str(Strategy.NOTHING),
+        )
+
+    # --- look inside ------------------------------------------------------------------------
+
+    def _definition(self) -> Definition:
+        return _define(self._context, self.query, self._options)
+
+    def explain(self) -> Explanation:
+        """How the next refresh will be done, and why not better."""
+        row = self._row()
+        options = json.loads(row.spec)["consumer"]
+        made = _define(self._context, options["query"], options)
+        memory = json.loads(row.status).get("memory", {})
+        return _explained(self._context, self.name, made, options["policy"], row.watermark, memory)
+
+    def verify(self) -> Report:
+        """Compare its rows with a recompute of its query at its watermark."""
+        row = self._row()
+        if row.watermark is None:
+            raise InvalidError(f"the view {self.name} has not been built: refresh() it first")
+        return verify(self._context.runtime, json.loads(row.spec)["consumer"], row)
+
+
+class Views:
+    """The views of a lake, as one tenant sees them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def create(
+        self,
+        name: str,
+        query: str,
+        *,
+        trigger: Trigger = None,
+        policy: str = "auto",
+        priority: int = 0,
+        replace: bool = False,
+        txn: Transaction | None = None,
+    ) -> View:
+        """Register a view; see `Lake.create_view`."""
+        check_policy(policy)
+        schema, plain = split_name(name)
+        check_name(plain, "view")
+        if is_hidden(plain):
+            raise InvalidError(f"the name {plain!r} is reserved: choose another")
+        if txn is not None:
+            self._create(txn, name, query, trigger, policy, priority, replace=replace)
+        else:
+            with self._context.begin() as own:
+                self._create(own, name, query, trigger, policy, priority, replace=replace)
+        return View(self._context, quoted_name(schema, plain))
+
+    def _create(
+        self,
+        txn: Transaction,
+        name: str,
+        query: str,
+        trigger: Trigger,
+        policy: str,
+        priority: int,
+        *,
+        replace: bool,
+    ) -> None:
+        runtime = self._context.runtime
+        home = home_of(name)
+        with runtime.database.read() as connection:
+            old = joblog.find(connection, runtime.tenant, home, VIEW)
+            above = [] if old is None else joblog.standing_on(connection, old.job_id)
+        if old is not None and not replace:
+            raise InvalidError(f"the view {name} exists already: replace=True builds it anew")
+        if (fold(split_name(name)[0]), fold(split_name(name)[1])) in txn.list_tables():
+            raise InvalidError(f"{name} is a table: choose another name for the view")
+        if old is not None and above:
+            names = ", ".join(row.home for row in above[:5])
+            raise InvalidError(f"{name} cannot be replaced while other views read it ({names})")
+        views: dict[str, int] = {}
+        find = _finder(self._context, txn, views)
+        text = spelled_out(query, find)
+        made = define(text, find)
+        if policy == "incremental" and made.layout is None:
+            raise InvalidError(
+                f"this view cannot be refreshed incrementally, as the policy asks: {made.reason}"
+            )
+        self._check_with_spark(made)
+        sources = _base_tables(made)
+        token = secrets.token_hex(4)
+        options: dict[str, Any] = {
+            "kind": VIEW,
+            "view": quoted_name(*split_name(name)),
+            "query": text,
+            "policy": policy,
+            "table": new_table_name(name, token),
+            "fields": made.fields,
+        }
+        if views:
+            options["views"] = views
+        if made.moments:
+            options["moment"] = list(made.moments)
+        job_name = VIEW
+        if old is not None:
+            options["replaces"] = old.job_id
+            job_name = f"{VIEW} {token}"
+        spec = {
+            "trigger": _trigger(trigger),
+            "priority": priority,
+            "sources": sources,
+            "consumer": options,
+        }
+        if txn.find_view(name) is not None and old is None:
+            raise InvalidError(f"{name} is a view of another kind: choose another name")
+        self._context.jobs.register(
+            name, job_name, spec, txn=txn, upstream=list(views.values()), free_home=True
+        )
+
+    def _check_with_spark(self, made: Definition) -> None:
+        """What only Spark knows of a query, if a session is there anyway: functions and types."""
+        session = self._context.runtime.spark.session
+        if session is None or any(given.table is None for given in made.inputs.values()):
+            return
+        check_with_spark(session, made)
+
+    def get(self, name: str) -> View:
+        """A view; NotFoundError if there is none."""
+        view = View(self._context, name)
+        view.status()
+        return view
+
+    def names(self) -> list[str]:
+        """The names of all views."""
+        c = t.job.c
+        runtime = self._context.runtime
+        query = sa.select(c.spec).where(
+            c.tenant == runtime.tenant, c.kind == VIEW, c.name == VIEW, c.dropped_at.is_(None)
+        )
+        with runtime.database.read() as connection:
+            specs = connection.execute(query).scalars().all()
+        names = [split_name(json.loads(spec)["consumer"]["view"]) for spec in specs]
+        return sorted(f"{schema}.{plain}" for schema, plain in names)
+
+    def drop(self, name: str, *, cascade: bool = False, txn: Transaction | None = None) -> None:
+        """Drop a view; with `cascade`, also those that read it."""
+        if txn is not None:
+            self.drop_in(txn, name, cascade=cascade)
+            return
+        with self._context.begin() as own:
+            self.drop_in(own, name, cascade=cascade)
+
+    def drop_in(self, txn: Transaction, name: str, *, cascade: bool) -> None:
+        view = View(self._context, name)
+        row = view._row()
+        runtime = self._context.runtime
+        with runtime.database.read() as connection:
+            above = joblog.standing_on(connection, row.job_id)
+            beside = connection.execute(
+                sa.select(t.job).where(
+                    t.job.c.home == row.home,
+                    t.job.c.kind == VIEW,
+                    t.job.c.job_id != row.job_id,
+                    t.job.c.dropped_at.is_(None),
+                )
+            ).all()
+        self._context.jobs.unregister(name, VIEW, cascade=cascade, txn=txn)
+        for one in (row, *(above if cascade else ()), *beside):
+            if one.kind != VIEW:
+                continue
+            shown = json.loads(one.spec)["consumer"]["view"]
+            if one in beside:
+                self._context.jobs.unregister(name, one.name, txn=txn)
+            elif txn.find_view(shown) is not None:
+                txn.drop_view(shown)
+
+    def readers_of(self, table_id: int) -> list[str]:
+        """The names of views that read a table."""
+        c = t.job.c
+        query = (
+            sa.select(c.spec)
+            .join(t.job_source, t.job_source.c.job_id == c.job_id)
+            .where(t.job_source.c.table_id == table_id, c.kind == VIEW, c.dropped_at.is_(None))
+        )
+        with self._context.runtime.database.read() as connection:
+            specs = connection.execute(query).scalars().all()
+        return sorted({json.loads(spec)["consumer"]["view"] for spec in specs})
+
+    def explain(self, query: str, *, policy: str = "auto") -> Explanation:
+        """How a view of this query would be kept fresh, before it is created."""
+        check_policy(policy)
+        with self._context.begin() as txn:
+            find = _finder(self._context, txn, {})
+            made = define(spelled_out(query, find), find)
+        return _explained(self._context, "(not created)", made, policy, None, {})
+
+
+# --- inside ------------------------------------------------------------------------------------
+
+
+def check_with_spark(session: Any, made: Definition) -> None:
+    """Let Spark read a query over empty tables of the right types."""
+    from tailrace.store.spark_faults import spark_faults
+    from tailrace.store.types import spark_schema
+    from tailrace.views.definition import with_tables
+
+    frames = {}
+    names = {}
+    for number, (key, given) in enumerate(made.inputs.items()):
+        assert given.table is not None
+        frame = session.createDataFrame([], spark_schema(given.table.arrow_schema))
+        if given.view is not None:
+            shown = [item.name for item in given.view.reader.selects]
+            frame = frame.select(*(f"`{name}`" for name in shown))
+        frames[f"t{number}"] = frame
+        names[key] = f"tailrace_check_t{number}"
+    tree = with_tables(made.tree, lambda key: names[key]).sql("spark")
+    for name in frames:
+        frames[name].createOrReplaceTempView(f"tailrace_check_{name}")
+    try:
+        with spark_faults():
+            session.sql(tree).schema  # noqa: B018  (reading it is the check)
+    finally:
+        for name in frames:
+            session.catalog.dropTempView(f"tailrace_check_{name}")
+
+
+def _trigger(given: Trigger) -> dict[str, Any]:
+    if given is None:
+        return {"job_type": "default", "schedule": {}}
+    if isinstance(given, str):
+        return {"job_type": given, "schedule": {}}
+    return dict(given)
+
+
+def _finder(context: Context, txn: Transaction, views: dict[str, int]) -> Find:
+    """How a new view's query finds what it names; views are entered in `views`."""
+
+    def find(schema: str, name: str) -> Input:
+        full = quoted_name(schema, name)
+        runtime = context.runtime
+        with runtime.database.read() as connection:
+            row = joblog.find(connection, runtime.tenant, home_of(full), VIEW)
+        if row is not None and row.kind == VIEW:
+            views[fold(full)] = row.job_id
+            options = json.loads(row.spec)["consumer"]
+            return _view_input(context, row.job_id, options, txn)
+        try:
+            return table_input(txn.info(full))
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"there is no table or view {schema}.{name}: lake.tables() and lake.views() list "
+                "what there is"
+            ) from error
+
+    return find
+
+
+def _view_input(
+    context: Context, job_id: int, options: Mapping[str, Any], txn: Transaction
+) -> Input:
+    made = define(options["query"], _finder(context, txn, {}))
+    try:
+        table = txn.info(options["table"])
+    except NotFoundError:
+        names = output_names(made) or []
+        reader = reader_of(made, names)
+        given = ViewInput(job=job_id, reader=reader, definition=made)
+        return unbuilt_input(str(options["table"]), given)
+    reader = reader_of(made, [c.name for c in table.columns])
+    return table_input(table, ViewInput(job=job_id, reader=reader, definition=made))
+
+
+def _base_tables(made: Definition) -> list[str]:
+    """The tables beneath a view, near and far."""
+    found: dict[str, None] = {}
+    for given in made.inputs.values():
+        if given.view is None:
+            found[given.name] = None
+        else:
+            found |= dict.fromkeys(_base_tables(given.view.definition))
+    return list(found)
+
+
+def _define(context: Context, query: str, _options: Mapping[str, Any]) -> Definition:
+    with context.begin() as txn:
+        return define(query, _finder(context, txn, {}), context.runtime.clock.now())
+
+
+def _explained(
+    context: Context,
+    name: str,
+    made: Definition,
+    policy: str,
+    watermark: int | None,
+    memory: Mapping[str, Any],
+) -> Explanation:
+    """What the chooser would say to the changes that there are now."""
+    runtime = context.runtime
+    sizes: dict[str, int] = {}
+    pending: dict[str, int] = {}
+    inserts_only = True
+    with runtime.database.read() as connection:
+        newest = lookup.newest_snapshot(connection)
+        for given in made.inputs.values():
+            if given.table is None:
+                sizes[given.name] = 0
+                continue
+            sizes[given.name] = sum(
+                f.rows for f in lookup.data_files(connection, given.table, newest)
+            )
+            if watermark is not None and given.view is None:
+                plan = feed.plan(runtime, connection, given.table, watermark, newest, net=True)
+                if plan.rows:
+                    pending[given.name] = plan.rows
+                    only = not plan.some and all(p.change == feed.INSERT for p in plan.whole)
+                    inserts_only = inserts_only and only
+    facts = Facts(
+        sizes=sizes,
+        changes=pending,
+        inserts_only=inserts_only and bool(pending),
+        history=memory.get("runs", {}),
+    )
+    choice: Choice = choose(made, facts, policy if policy != "incremental" else "auto")
+    return explanation(name, made, facts, choice, policy, watermark)
