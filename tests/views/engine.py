@@ -17,8 +17,9 @@ from sqlglot import exp
 from tailrace.views import sink
 from tailrace.views.layout import VISIBLE, layout_of
 from tailrace.views.plan import Query
-from tailrace.views.program import Builder, State, as_one_query
+from tailrace.views.program import WEIGHT, Builder, State, as_one_query
 from tailrace.views.prune_columns import pruned
+from tailrace.views.rules.rule import from_query, union_all, with_weight
 from tailrace.views.scope import Source, SourceColumn
 from tailrace.views.translate import translate
 
@@ -198,25 +199,26 @@ def _plain(value: Any) -> Any:
 
 
 def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options: bool) -> None:
-    """The law, for a query's root."""
+    """The law, for a query's root: old rows, and what came and went, are the new rows."""
     b = builder(changed, **options)
     root = query.root
     columns = list(root.columns)
+    parts = [
+        with_weight(b.rows(root, State.OLD), columns, 1),
+        with_weight(b.rows(root, State.NEW), columns, -1),
+    ]
     delta = b.delta(root)
-    counts: dict[Row, int] = {}
-    for row, n in bag(engine.fetch(b.rows(root, State.OLD))).items():
-        counts[row] = counts.get(row, 0) + n
-    for row, n in bag(engine.fetch(b.rows(root, State.NEW))).items():
-        counts[row] = counts.get(row, 0) - n
     if delta is not None:
-        program = b.program(delta)
-        for row in engine.fetch(as_one_query(program, b.numbers)):
-            weight, key = row[len(columns)], tuple(_plain(v) for v in row[: len(columns)])
-            counts[key] = counts.get(key, 0) + weight
-    wrong = {row: n for row, n in counts.items() if n}
-    assert not wrong, (
-        f"{wrong}\n{'' if delta is None else as_one_query(program, b.numbers).sql('duckdb', pretty=True)}"
+        parts.append(from_query(delta, [*columns, WEIGHT]))
+    left = (
+        exp.select(exp.Star(), exp.alias_(exp.func("sum", exp.column(WEIGHT)), "left_over"))
+        .from_(exp.Subquery(this=union_all(parts), alias=exp.TableAlias(this=exp.to_identifier("q"))))
     )
+    left.set("expressions", [*(exp.column(c) for c in columns), left.expressions[1]])
+    left = left.group_by(*(exp.column(c) for c in columns)).having("sum(_w) <> 0")
+    text = as_one_query(b.program(left), b.numbers)
+    wrong = engine.fetch(text)
+    assert not wrong, f"{wrong}\n{text.sql('duckdb', pretty=True)}"
 
 
 class StoredView:

@@ -101,31 +101,37 @@ def _condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
             return None
         return left & right if isinstance(tree, exp.And) else left | right
     kind = type(tree)
-    if kind in _COMPARE:
+    if kind in _COMPARE and set(_said(tree)) == {"this", "expression"}:
         one, other = tree.left, tree.right
         if not isinstance(one, exp.Column):
             one, other, kind = other, one, _MIRROR.get(kind, kind)
         return _compared(
             one, [other], schema, lambda field, values: _COMPARE[kind](field, values[0])
         )
-    if isinstance(tree, exp.In) and tree.expressions:
+    if isinstance(tree, exp.In) and set(_said(tree)) == {"this", "expressions"}:
         return _compared(
             tree.this, tree.expressions, schema, lambda field, values: field.isin(values)
         )
-    if isinstance(tree, exp.Between):
+    if isinstance(tree, exp.Between) and set(_said(tree)) == {"this", "low", "high"}:
         return _compared(
             tree.this,
             [tree.args["low"], tree.args["high"]],
             schema,
             lambda field, values: (field >= values[0]) & (field <= values[1]),
         )
-    if isinstance(tree, exp.Like) and not tree.args.get("escape"):
+    if isinstance(tree, exp.Like) and set(_said(tree)) <= {"this", "expression", "negate"}:
         pattern = tree.expression
         if isinstance(tree.this, exp.Column) and pattern.is_string and "\\" not in pattern.this:
             found = _field(tree.this, schema)
             if found is not None and found.type == pa.string():
-                return pc.match_like(pc.field(found.name), pattern.this)
+                matches = pc.match_like(pc.field(found.name), pattern.this)
+                return ~matches if tree.args.get("negate") else matches
     return None
+
+
+def _said(tree: exp.Expr) -> list[str]:
+    """The parts that a tree has: one that is not known here may turn its meaning around."""
+    return [name for name, value in tree.args.items() if value]
 
 
 def _field(tree: exp.Expr, schema: pa.Schema) -> pa.Field | None:

@@ -187,19 +187,22 @@ class Refresh:
                 at = self._job.to if state is State.NEW else self._since
                 assert at is not None
                 made = self._scan(table, at)
-            elif state is State.NEW:  # as this very transaction has left it
+            elif state is State.NEW and self._txn.acts_for(given.view.job):
+                # Refreshed by this very transaction.
                 made = replace(self._txn.scan(*split_name(name)), table=table)
             else:
-                made = self._scan(table, self._version(table))
+                label = self._job.to if state is State.NEW else self._since
+                assert label is not None
+                made = self._scan(table, self._version(table, label))
             self._ends[name, state] = made
         return self._ends[name, state]
 
-    def _version(self, table: TableInfo) -> int:
-        assert self._since is not None
+    def _version(self, table: TableInfo, label: int) -> int:
+        """The commit that made another view what it is at a label."""
         with self._runtime.database.read() as connection:
-            found = versions.version_at(connection, table.id, self._since)
+            found = versions.version_at(connection, table.id, label)
         if found is None:
-            raise InvalidError(f"{table.full_name} has no version for snapshot {self._since}")
+            raise InvalidError(f"{table.full_name} has no version for snapshot {label}")
         return found
 
     @cached_property

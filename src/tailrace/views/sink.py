@@ -328,7 +328,12 @@ def _sums(layout: Layout, types: Types) -> list[exp.Expr]:
     for call in layout.calls:
         if call.extreme is not None:
             function = exp.Least if call.is_min else exp.Greatest
-            both = function(this=_of("s", call.extreme), expressions=[_of("g", f"{call.extreme}i")])
+            kept, came = _of("s", call.extreme), _of("g", f"{call.extreme}i")
+            # Engines differ in what they make of a NULL here.
+            both = exp.Coalesce(
+                this=function(this=kept, expressions=[came]),
+                expressions=[kept.copy(), came.copy()],
+            )
             made.append(exp.alias_(both, call.extreme))
     return made
 

@@ -278,5 +278,5 @@ def _is_narrow(part: Node) -> bool:
         if len(part.inputs) != 1:
             return False
         part = part.inputs[0]
-    likely = (exp.EQ, exp.In, exp.Like)
-    return is_simple(part) and part.condition.find(*likely) is not None
+    likely = part.condition.find_all(exp.EQ, exp.In, exp.Like)
+    return is_simple(part) and any(not tree.args.get("negate") for tree in likely)
