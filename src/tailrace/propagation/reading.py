@@ -64,7 +64,8 @@ class Reading:
     def _planned(self) -> feed.Feed | Scan:
         if self._plan is None:
             table_id, since, to = self._key
-            with self._runtime.database.read() as connection:
+            with self._runtime.database.read_at_once() as connection:
+                lookup.check_snapshot(connection, to)
                 table = lookup.table_by_id(connection, table_id, to)
                 if table is None:
                     raise NotFoundError(f"the source table {table_id} is not there at {to}")

@@ -141,11 +141,12 @@ def _check_unaltered(connection: sa.Connection, table: TableWork, base: int) -> 
         return
     altered = connection.execute(
         sa.select(t.own_table.c.last_alter_snapshot).where(t.own_table.c.table_id == table.base.id)
-    ).scalar_one()
-    if altered > base:
+    ).scalar_one_or_none()
+    if altered is None or altered > base:
+        when = "long ago" if altered is None else f"snapshot {altered}"  # None: also purged
         raise ConflictError(
             f"{table.base.full_name} was altered or dropped by another transaction "
-            f"(snapshot {altered}): run this one again"
+            f"({when}): run this one again"
         )
 
 

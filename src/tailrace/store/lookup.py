@@ -39,6 +39,8 @@ def same_name(column: sa.Column[Any], name: str | sa.BindParameter[str]) -> sa.C
 
 
 _NEWEST = sa.select(sa.func.max(t.snapshot.c.snapshot_id))
+_OLDEST = sa.select(sa.func.min(t.snapshot.c.snapshot_id))
+_SNAPSHOT = sa.select(t.snapshot.c.snapshot_id).where(t.snapshot.c.snapshot_id == _AT)
 
 
 def newest_snapshot(connection: sa.Connection) -> int:
@@ -46,18 +48,33 @@ def newest_snapshot(connection: sa.Connection) -> int:
     return int(connection.execute(_NEWEST).scalar_one())
 
 
+def oldest_snapshot(connection: sa.Connection) -> int:
+    """The number of the oldest snapshot: what was before has been purged."""
+    return int(connection.execute(_OLDEST).scalar_one())
+
+
+def has_snapshot(connection: sa.Connection, at: int) -> bool:
+    """Whether the lake has a snapshot. It then has all later ones too."""
+    return connection.execute(_SNAPSHOT, {"at": at}).first() is not None
+
+
 def check_snapshot(connection: sa.Connection, at: int) -> None:
-    """Refuse a snapshot that does not exist."""
+    """Refuse a snapshot that does not exist.
+
+    What is read at it has to be read in the same moment (`Database.read_at_once`): a purge could
+    come in between.
+    """
     if isinstance(at, bool) or not isinstance(at, int):
         raise InvalidError(f"a snapshot is a number, not {at!r}")
-    found = connection.execute(
-        sa.select(t.snapshot.c.snapshot_id).where(t.snapshot.c.snapshot_id == at)
-    ).scalar_one_or_none()
-    if found is None:
-        low, high = connection.execute(
-            sa.select(sa.func.min(t.snapshot.c.snapshot_id), sa.func.max(t.snapshot.c.snapshot_id))
-        ).one()
-        raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
+    if has_snapshot(connection, at):
+        return
+    low, high = oldest_snapshot(connection), newest_snapshot(connection)
+    if 0 <= at < low:
+        raise NotFoundError(
+            f"the snapshot {at} was purged: this lake has {low} to {high}; "
+            "the setting snapshot_retention says how long they are kept"
+        )
+    raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
 
 
 # The account that a schema belongs to; those of lakes without accounts belong to this one.

@@ -97,7 +97,7 @@ class Table:
     def _feed(self, since: int, until: int | None, *, net: bool) -> feed.Feed:
         if self._transaction is not None:
             raise InvalidError("the change feed is of committed snapshots: ask lake.table(…)")
-        with self._runtime.database.read() as connection:
+        with self._runtime.database.read_at_once() as connection:
             if until is None:
                 until = lookup.newest_snapshot(connection)
             lookup.check_snapshot(connection, until)
@@ -111,7 +111,7 @@ class Table:
             if at is not None:
                 raise InvalidError("a transaction reads at its own snapshot: ask lake.table(…)")
             return self._transaction.scan(self._schema, self._name)
-        with self._runtime.database.read() as connection:
+        with self._runtime.database.read_at_once() as connection:
             if at is None:
                 at = lookup.newest_snapshot(connection)
             else:

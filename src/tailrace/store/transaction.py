@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from tailrace.errors import InvalidError, NotFoundError, UnavailableError
+from tailrace.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from tailrace.store import keys as key_search
 from tailrace.store import lookup
 from tailrace.store import rows as row_checks
@@ -175,7 +175,7 @@ class Transaction:
 
     def list_tables(self) -> list[tuple[str, str]]:
         """Folded schema and name of every table that this transaction sees."""
-        with self._runtime.database.read() as connection:
+        with self._at_base() as connection:
             found = {
                 (fold(schema), fold(name))
                 for schema, name in lookup.list_tables(connection, self.base, self._runtime.tenant)
@@ -481,6 +481,18 @@ class Transaction:
                 self._registered = True
                 self._runtime.step("registered")
 
+    @contextmanager
+    def _at_base(self) -> Iterator[sa.Connection]:
+        """For reading the catalog as it was when this transaction began."""
+        with self._runtime.database.read_at_once() as connection:
+            # One that has written nothing yet is not known to a purge.
+            if not lookup.has_snapshot(connection, self.base):
+                raise ConflictError(
+                    "this transaction began so long ago that the lake no longer has its snapshot "
+                    f"({self.base}): run it again"
+                )
+            yield connection
+
     def _find(self, schema: str, name: str) -> TableWork:
         self._check_open()
         found = self._peek(schema, name)
@@ -503,7 +515,7 @@ class Transaction:
         known = self._work.tables.get((fold(schema), fold(name)))
         if known is not None:
             return None if known.dropped else known
-        with self._runtime.database.read() as connection:
+        with self._at_base() as connection:
             info = lookup.find_table(connection, schema, name, self.base, self._runtime.tenant)
         if info is None:
             return None
@@ -517,7 +529,7 @@ class Transaction:
         if work.committed is None:
             work.committed = ()
             if work.base is not None:
-                with self._runtime.database.read() as connection:
+                with self._at_base() as connection:
                     work.committed = tuple(lookup.data_files(connection, work.base, self.base))
         every: list[DataFile] = [*work.committed, *work.files]
         nothing = union([])
@@ -559,7 +571,7 @@ class Transaction:
         return str(row.path)
 
     def _schema_row(self, name: str) -> sa.Row[Any] | None:
-        with self._runtime.database.read() as connection:
+        with self._at_base() as connection:
             return lookup.find_schema(connection, name, self.base)
 
 
