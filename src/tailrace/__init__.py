@@ -22,6 +22,7 @@ from tailrace.propagation.serving import Serving
 from tailrace.propagation.status import JobStatus
 from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
+from tailrace.store.purge import Purge
 from tailrace.store.sweep import Sweep
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
@@ -39,6 +40,7 @@ __all__ = [
     "Jobs",
     "Lake",
     "NotFoundError",
+    "Purge",
     "Serving",
     "Settings",
     "Snapshot",

@@ -21,6 +21,7 @@ from tailrace.clock import Clock, SystemClock
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, normalize_data_path
+from tailrace.propagation import purging
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job
@@ -31,6 +32,7 @@ from tailrace.settings import Settings
 from tailrace.store import lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.purge import Purge, purges
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import check_name, is_hidden, split_name
 from tailrace.store.spark_session import SparkProvider
@@ -158,7 +160,7 @@ class Lake:
 
     def tables(self, at: int | None = None) -> list[str]:
         """The names of all tables but hidden ones, with their schemas; now, or at a snapshot."""
-        with self._runtime.database.read() as connection:
+        with self._runtime.database.read_at_once() as connection:
             if at is not None:
                 lookup.check_snapshot(connection, at)
             moment = lookup.newest_snapshot(connection) if at is None else at
@@ -270,6 +272,20 @@ class Lake:
     def sweep(self) -> Sweep:
         """Delete the objects of transactions that ended without a commit."""
         return sweep(self._runtime)
+
+    def purge(self) -> Purge:
+        """Remove snapshots that are older than `Settings.snapshot_retention` and that no job needs.
+
+        Also what only they showed: rows of the catalog at once, objects after a time for readers
+        to finish. Says what it did, and what needs the oldest snapshot that is left.
+        """
+        check_outside("lake.purge()")
+        return purging.purge(self._runtime)
+
+    def purges(self, limit: int = 100) -> list[Purge]:
+        """The last purges that removed something, newest first."""
+        with self._runtime.database.read() as connection:
+            return purges(connection, limit)
 
     # --- keeping derived data fresh ---------------------------------------------------------
 

@@ -34,6 +34,12 @@ class Settings:
     transaction_timeout: timedelta = timedelta(minutes=15)
     # How long an object outlives its removal from the catalog, for readers that still run.
     object_grace: timedelta = timedelta(hours=1)
+    # How long snapshots are kept for time travel and change feeds; those that a job or a running
+    # transaction still needs stay longer.
+    snapshot_retention: timedelta = timedelta(days=7)
+    # Files that a purge takes out of the catalog, and objects that it deletes, in a second at
+    # most: readers and writers want the catalog and the storage too.
+    purge_rate: int = 500
     # Attempts to prepare a commit outside the lock before it is prepared under the lock.
     commit_rounds: int = 3
 

@@ -38,11 +38,16 @@ def _create_views(connection: sa.Connection) -> None:
     t.views.create_all(connection)
 
 
+def _create_upkeep(connection: sa.Connection) -> None:
+    t.upkeep.create_all(connection)
+
+
 # Migration n turns version n into n + 1. Never change one that was released: append.
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_store,
     _create_propagation,
     _create_views,
+    _create_upkeep,
 )
 
 

@@ -505,3 +505,34 @@ job_upstream = sa.Table(
     sa.Column("upstream_id", Int, nullable=False),
     sa.Index("tailrace_ix_job_upstream", "upstream_id"),
 )
+
+# --- Upkeep: the tables of version 4 ------------------------------------------------------------
+
+upkeep = sa.MetaData()
+
+task = sa.Table(
+    "tailrace_task",
+    upkeep,
+    # What is to be done with a table; one of a kind for a table at a time.
+    sa.Column("kind", Text, primary_key=True),
+    sa.Column("table_id", Int, primary_key=True, autoincrement=False),
+    # For a purge: what ended at or before this snapshot is to go.
+    sa.Column("snapshot", Int, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+)
+purge = sa.Table(
+    "tailrace_purge",
+    upkeep,
+    sa.Column("purge_id", Text, primary_key=True),
+    sa.Column("at", Time, nullable=False),
+    # The oldest snapshot that it left.
+    sa.Column("horizon", Int, nullable=False),
+    # What kept it from going further, if that was not the retention.
+    sa.Column("held_by", Text),
+    sa.Column("snapshots", Int, nullable=False),
+    # Data and delete files that it took out of the catalog, and their size.
+    sa.Column("files", Int, nullable=False),
+    sa.Column("bytes", Int, nullable=False),
+    # Objects that it deleted: of files that it, or a purge before it, took out.
+    sa.Column("objects", Int, nullable=False),
+)

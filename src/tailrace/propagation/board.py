@@ -47,6 +47,7 @@ class Board:
     """All jobs of a lake that are not dropped."""
 
     snapshot: int = -1  # the newest at the last look
+    oldest: int = -1  # the oldest then: changes before it are no longer known
     lsn: int = -1  # the last number of the job log that was read
     entries: dict[int, Entry] = field(default_factory=dict)
     groups: dict[GroupKey, list[int]] = field(default_factory=dict)

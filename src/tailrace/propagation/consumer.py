@@ -34,6 +34,8 @@ class JobContext:
     options: Mapping[str, Any]  # the spec's "consumer"
     since: int | None  # None at the first run
     to: int
+    # The changes since `since` were purged: it gets all rows, and what it made of others must go.
+    rebuilds: bool = False
     # What the consumer remembers from one iteration to the next: stored in the same commit as
     # its output, and only then. JSON.
     memory: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +52,8 @@ class JobContext:
     @property
     def idempotency_key(self) -> str:
         """The same at every try of an iteration, and never for another: for systems outside."""
-        return f"{self.lake}-{self.id}-{'new' if self.since is None else self.since}-{self.to}"
+        since = "new" if self.since is None else f"{self.since}{'-anew' if self.rebuilds else ''}"
+        return f"{self.lake}-{self.id}-{since}-{self.to}"
 
 
 class Consumer:

@@ -19,7 +19,6 @@ from random import Random
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError, TailraceError, UnavailableError
 from tailrace.log import get_logger
 from tailrace.propagation import graph, history, joblog, retry, versions
@@ -140,6 +139,11 @@ class Iterations:
                 since: Kind.TAIL if _has_history(connection, since) else Kind.SNAPSHOT
                 for since in {claim.since for claim in claims}
             }
+        for claim in claims:
+            if claim.since is not None and kinds[claim.since] is Kind.SNAPSHOT:
+                log.warning(
+                    "history purged: rebuilding", job=claim.job.label, watermark=claim.since
+                )
         flight.names = {s: info.full_name for s, info in infos.items() if info is not None}
         for claim in claims:
             kind = kinds[claim.since]
@@ -263,6 +267,7 @@ class Iterations:
             # A copy all the way down: what a try that fails does to it must leave no trace.
             memory=copy.deepcopy(claim.status.get("memory", {})),
             lake=self._lake_id(),
+            rebuilds=part.kind is Kind.SNAPSHOT and claim.since is not None,
             is_canceled=lambda: flight.must_stop((claim.job.id,)),
         )
         with consuming(claim.job.label):
@@ -507,10 +512,7 @@ def _enter_outputs(
 
 def _has_history(connection: sa.Connection, since: int | None) -> bool:
     """Whether the change feed reaches back to a watermark; if not, the job is rebuilt."""
-    if since is None:
-        return False
-    query = sa.select(t.snapshot.c.snapshot_id).where(t.snapshot.c.snapshot_id == since)
-    return connection.execute(query).first() is not None
+    return since is not None and lookup.has_snapshot(connection, since)
 
 
 def source_gone(label: str) -> str:

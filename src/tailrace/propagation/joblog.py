@@ -22,6 +22,7 @@ from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
 from tailrace.propagation.job import Claim, Job, Member, State, Work
 from tailrace.propagation.trigger import make_trigger, parse_interval
+from tailrace.store import lookup
 
 _J = t.job.c
 
@@ -33,15 +34,16 @@ class FencedError(ConflictError):
 # --- reading ------------------------------------------------------------------------------------
 
 _HEAD = sa.select(
+    sa.select(sa.func.min(t.snapshot.c.snapshot_id)).scalar_subquery(),
     sa.select(sa.func.max(t.snapshot.c.snapshot_id)).scalar_subquery(),
     sa.select(t.counter.c.value).where(t.counter.c.name == "lsn").scalar_subquery(),
 )
 
 
-def head(connection: sa.Connection) -> tuple[int, int]:
-    """The newest snapshot and the last number of the job log."""
-    snapshot, lsn = connection.execute(_HEAD).one()
-    return int(snapshot), int(lsn)
+def head(connection: sa.Connection) -> tuple[int, int, int]:
+    """The oldest and the newest snapshot, and the last number of the job log."""
+    oldest, newest, lsn = connection.execute(_HEAD).one()
+    return int(oldest), int(newest), int(lsn)
 
 
 def lake_id(connection: sa.Connection) -> str:
@@ -311,6 +313,9 @@ def claim(
     Of jobs that commit together all or none. `live` gives the nodes that are alive: what others
     have claimed is theirs as long as they are.
     """
+    claims: list[Claim] = []
+    if work.to < lookup.oldest_snapshot(connection):
+        return claims  # purged since it was planned; from the claim on, it is not
     members = {member.job.id: member for member in work.members}
     beneath = {i for member in work.members for i in member.job.upstream}
     rows = {row.job_id: row for row in rows_by_id(connection, {*members, *beneath})}
@@ -343,7 +348,6 @@ def claim(
                 return False
         return True
 
-    claims = []
     for bundle in work.bundles():
         some = [members[job_id] for job_id in bundle]
         if all(may_claim(member) and stands(member, bundle) for member in some):

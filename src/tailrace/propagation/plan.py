@@ -4,6 +4,7 @@
 - Those at the front of the group go on together, to the newest snapshot.
 - A straggler catches up with the front, one at a time; what it reads there the others have read.
 - What was begun before and not committed ends where it was going to end.
+- One that was away for so long that the changes since its watermark are purged is like a new one.
 - A job that stands on others begins nothing while one of them is behind and cannot run.
 
 How jobs that stand on each other then go together is in `chain`.
@@ -60,7 +61,8 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
     active = [entry for entry in members if entry.is_active]
     live = rules.live
     reached = [board.effective(e) for e in active] + [e.target(live) for e in active]
-    front = max((position for position in reached if position is not None), default=None)
+    known = (position for position in reached if position is not None)
+    front = max((position for position in known if position >= board.oldest), default=None)
     front_is_moving = any(e.target(live) == front and e.moves_front(live) for e in active)
     bound: dict[tuple[int | None, int], list[Entry]] = {}
     laggards = []
@@ -71,6 +73,9 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
             bound.setdefault((None, board.snapshot if front is None else front), []).append(entry)
         elif not board.is_stale(entry) or not _is_due(entry, rules, plan):
             continue
+        elif entry.watermark < board.oldest:
+            to = board.snapshot if front is None else front
+            bound.setdefault((entry.watermark, to), []).append(entry)
         elif entry.watermark == front:
             # Who is there before the others waits for them, and goes on with them.
             if not front_is_moving:

@@ -97,7 +97,7 @@ class Runner:
     def _read(self, connection: sa.Connection, *, full: bool) -> None:
         """Bring the board up to date. Everything is read before anything is applied."""
         board = self.board
-        snapshot, lsn = joblog.head(connection)
+        oldest, snapshot, lsn = joblog.head(connection)
         jobs = joblog.jobs_since(connection, board.lsn) if lsn > board.lsn else []
         gone: list[int] = []
         if full:
@@ -126,7 +126,7 @@ class Runner:
         last = joblog.last_changes(connection, new) if new else {}
         # All is read: from here on nothing can fail half-way.
         epochs = {job.id: job.epoch for job, _ in jobs if self._in_flight(job.id)}
-        board.lsn = max(board.lsn, lsn)
+        board.lsn, board.oldest = max(board.lsn, lsn), oldest
         self._dirty |= board.change(changed, snapshot)
         self._dirty |= board.apply(jobs)
         board.last_change.update({s: n for s, n in last.items() if s in board.by_source})
@@ -191,7 +191,7 @@ class Runner:
     def _bounded(self, connection: sa.Connection, work: Work) -> Work:
         is_bound = any(member.job.claim_to is not None for member in work.members)
         since = work.members[0].since  # one group's, so all have the same
-        if since is None or is_bound:
+        if since is None or is_bound or since < self.board.oldest:
             return work
         settings = self._runtime.settings
         to = backlog.cut(connection, work.sources, since, work.to, settings)
@@ -263,12 +263,15 @@ class Runner:
                 for job_id in lost:
                     joblog.release(connection, job_id, self._node_id)
 
-    def keep_up(self) -> None:
-        """Every hour: store watermarks that moved in memory only, and delete what is old."""
+    def keep_up(self) -> bool:
+        """Every hour: store watermarks that moved in memory only, and delete what is old.
+
+        Returns whether an hour had passed.
+        """
         with self._lock:
             now, settings = self._runtime.clock.now(), self._runtime.settings
             if self._kept_up is not None and now - self._kept_up < settings.upkeep_interval:
-                return
+                return False
             first = self._kept_up is None
             watermarks = {} if first else self._moved(self.board.entries.values())
         for some in in_batches(watermarks.items()):  # others want to commit in between
@@ -283,6 +286,7 @@ class Runner:
             with self._runtime.database.lock() as connection:
                 history.add_up(connection, day)
         self._kept_up = now
+        return True
 
     def _moved(self, entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
         moved = {}

@@ -20,6 +20,7 @@ from tailrace.propagation.history import Iteration
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Job, State
 from tailrace.propagation.node import Node
+from tailrace.propagation.purging import Purger
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Scheduler
 from tailrace.propagation.status import statuses
@@ -82,6 +83,8 @@ class Service:
             wanted=wanted,
             gave_up=self._gave_up if eager else lambda _job: False,
         )
+        # Who only waits for something fresh does not wait for that.
+        self._purger = None if eager else Purger(runtime)
         self._end_listening = runtime.database.listen(self._wake.set)
         self._watch = Watch(runtime.database, settings, self._wake.set)
 
@@ -94,7 +97,8 @@ class Service:
         for work in self.runner.look():
             if self.scheduler.submit(work) is None:
                 self.runner.finished(work)
-        self.runner.keep_up()
+        if self.runner.keep_up() and self._purger is not None:
+            self._purger.begin()
         due = self.runner.next_due()
         waits = [] if due is None else [(due - self._runtime.clock.now()).total_seconds()]
         waits += [] if deadline is None else [deadline]
@@ -222,4 +226,6 @@ class Service:
             self._watch.close()
             if self._thread is not None:
                 self._thread.join()
+            if self._purger is not None:
+                self._purger.close()
             self.node.close()

@@ -89,6 +89,7 @@ class _Facts:
         beneath = {i for some in self._upstream.values() for i in some} - set(known)
         self._rows = known | {row.job_id: row for row in joblog.rows_by_id(connection, beneath)}
         self._newest = lookup.newest_snapshot(connection)
+        self._oldest = lookup.oldest_snapshot(connection)
         self._sources = joblog.sources_of(connection, list(self._rows))
         self._outputs = joblog.derived_by(connection, ids)
         every = (*self._sources.values(), *self._outputs.values())
@@ -112,12 +113,22 @@ class _Facts:
         others = [one for one in behind if error_of(one) is not None or note_of(one) is not None]
         return next(iter((*stopped, *others)), None)
 
+    def _rebuilds(self, row: Any) -> str | None:
+        """What is to come for a job that was away for longer than history is kept."""
+        if row.watermark is None or row.watermark >= self._oldest:
+            return None
+        return (
+            f"it reflects the snapshot {row.watermark}, and what changed before {self._oldest} "
+            "was purged: its next run rebuilds it in full"
+        )
+
     def _table_names(self, tables: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._names.get(table, f"table {table}") for table in tables)
 
     def status(self, row: Any) -> JobStatus:
         fresh = self._is_fresh(row)
         holder = None if fresh else self._holder(row)
+        waits = None if holder is None else _waits_for(holder)
         failure = json.loads(row.status).get("error")
         beneath = [self._rows[i] for i in self._upstream.get(row.job_id, ()) if i in self._rows]
         return JobStatus(
@@ -136,7 +147,7 @@ class _Facts:
             error_code=None if failure is None else failure["code"],
             tries=row.tries,
             retry_at=row.retry_at,
-            note=note_of(row) or (None if holder is None else _waits_for(holder)),
+            note=note_of(row) or waits or (None if fresh else self._rebuilds(row)),
             is_held=holder is not None and holder.state in STOPPED,
             created_at=row.created_at,
         )

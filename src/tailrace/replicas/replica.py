@@ -105,7 +105,7 @@ class Replica(Consumer):
         _check_condition(job, source.info)
         key = {c.name: names[c.name] for c in source.info.key_columns}
         where = job.options.get("where")
-        if changes.kind is Kind.SNAPSHOT and job.since is not None:
+        if job.rebuilds:
             copy.delete("true")  # what it held is of a history that is gone
         # Deletes first: a row that was updated is in both.
         if source.is_small:

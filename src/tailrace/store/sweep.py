@@ -17,8 +17,10 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.store.runtime import Runtime
+from tailrace.store.scheduled import delete_due
 
 _NAME = re.compile(r"^([0-9a-f]{16})-[0-9a-f]{16}(-delete)?\.parquet$")
+_AT_ONCE = 500  # objects between two looks at what is due
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,9 @@ def sweep(runtime: Runtime) -> Sweep:
         garbage = list(_unreferenced(connection, candidates))
     runtime.storage.delete(garbage)
     runtime.step("garbage deleted")
-    scheduled = _delete_scheduled(runtime)
+    scheduled = 0
+    while some := delete_due(runtime, _AT_ONCE):
+        scheduled += some
     return Sweep(deleted=len(garbage) + scheduled, expired=expired)
 
 
@@ -69,21 +73,3 @@ def _unreferenced(connection: sa.Connection, paths: Iterable[str]) -> Iterator[s
         for path in connection.execute(query).scalars():
             names.pop(basename(path), None)
         yield from names.values()
-
-
-def _delete_scheduled(runtime: Runtime) -> int:
-    table = t.scheduled_for_deletion
-    due = runtime.clock.now() - runtime.settings.object_grace
-    with runtime.database.read() as connection:
-        rows = connection.execute(
-            sa.select(table.c.data_file_id, table.c.path).where(table.c.schedule_start < due)
-        ).all()
-    runtime.storage.delete(row.path for row in rows)
-    runtime.step("replaced files deleted")
-    # The rows go last: after a crash in between, deleting the same objects again is harmless.
-    for some in in_batches(rows):
-        with runtime.database.write() as connection:
-            connection.execute(
-                sa.delete(table).where(table.c.data_file_id.in_([r.data_file_id for r in some]))
-            )
-    return len(rows)

@@ -1,0 +1,255 @@
+"""What jobs still need of the lake's history, and the purge in the background of a node.
+
+Always true: what a job at rest, running or being built needs is kept, unless the job was stopped
+(paused, canceled, in error, or behind one that is) and is behind by more than the retention. Such a
+job is rebuilt in full when it goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
+from tailrace.log import get_logger
+from tailrace.propagation import joblog
+from tailrace.propagation.job import State
+from tailrace.propagation.node import live_nodes
+from tailrace.store import lookup
+from tailrace.store.purge import Need, Purge
+from tailrace.store.purge import purge as purge_store
+from tailrace.store.runtime import Runtime
+
+log = get_logger("tailrace.purge")
+
+_STOPPED = (State.PAUSED, State.CANCELED, State.ERROR)
+_J = t.job.c
+
+
+def purge(runtime: Runtime, *, stop: threading.Event | None = None) -> Purge:
+    """Remove the history that neither the retention nor a job asks to be kept."""
+    done = purge_store(runtime, JobNeeds(runtime), stop=stop)
+    if done.did_something:
+        log.info(
+            "purge",
+            horizon=done.horizon,
+            held_by=done.held_by,
+            snapshots=done.snapshots,
+            files=done.files,
+            bytes=done.bytes,
+            objects=done.objects,
+        )
+    return done
+
+
+class JobNeeds:
+    """What jobs need, for the purge of the store."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def prepare(self, limit: int) -> None:
+        """Move on the watermarks of jobs whose sources have not changed: they need nothing old."""
+        with self._runtime.database.read_at_once() as connection:
+            idle = [job.id for job in self._jobs(connection, limit) if job.is_fresh]
+        for some in in_batches(idle):  # others want to commit in between
+            with self._runtime.database.lock() as connection:
+                jobs = self._jobs(connection, limit, only=some)
+                _advance(connection, [job for job in jobs if job.is_fresh])
+
+    def below(self, connection: sa.Connection, limit: int) -> Iterable[Need]:
+        """The snapshots below a limit that jobs need."""
+        found = [
+            Need(snapshot=job.needs, who=f"the job {job.label}")
+            for job in self._jobs(connection, limit)
+            if job.needs is not None and not job.is_fresh and not job.is_stopped
+        ]
+        return [*found, *self._versions_in_use(connection)]
+
+    def purging(self, connection: sa.Connection, horizon: int) -> None:
+        """The horizon moves: bring along the jobs that have nothing to do, and free the others."""
+        jobs = self._jobs(connection, horizon)
+        _advance(connection, [job for job in jobs if job.is_fresh])
+        for job in jobs:
+            if job.is_fresh or not job.is_stopped:
+                continue
+            if job.claim_to is not None and job.claim_to < horizon:
+                # It can't be ended where it was going to end.
+                joblog.write(connection, job.id, claim_to=None, catches_up=0)
+            if job.needs is not None:
+                log.warning("history of a job purged", job=job.label, watermark=job.watermark)
+
+    def _versions_in_use(self, connection: sa.Connection) -> list[Need]:
+        """The versions of derived tables that are read at this moment, by jobs that stand on them.
+
+        Of jobs at rest none is needed as such: the one that the horizon shows is always kept.
+        """
+        up, out, v = t.job_upstream.c, t.job_output.c, t.version.c
+        running = sa.or_(_J.state == State.RUNNING, _J.node_id.in_(self._live(connection)))
+        query = (
+            sa.select(_J.home, _J.name, out.table_id, sa.func.max(v.commit_snapshot).label("made"))
+            .join(t.job_upstream, up.job_id == _J.job_id)
+            .join(t.job_output, sa.and_(out.job_id == up.upstream_id, out.owned == 1))
+            .join(t.version, sa.and_(v.table_id == out.table_id, v.label <= _J.watermark))
+            .where(_J.dropped_at.is_(None), running)
+            .group_by(_J.home, _J.name, out.table_id)
+        )
+        return [
+            Need(snapshot=row.made, who=f"the job {row.home}/{row.name}")
+            for row in connection.execute(query)
+        ]
+
+    def _live(self, connection: sa.Connection) -> set[str]:
+        return live_nodes(connection, self._runtime)
+
+    def _jobs(
+        self, connection: sa.Connection, limit: int, only: Iterable[int] | None = None
+    ) -> list[_Job]:
+        """The jobs that have come less far than a limit, with what is to be known of them."""
+        query = sa.select(t.job).where(
+            _J.dropped_at.is_(None),
+            sa.or_(_J.watermark < limit, sa.and_(_J.watermark.is_(None), _J.claim_to < limit)),
+        )
+        if only is not None:
+            query = query.where(_J.job_id.in_(list(only)))
+        rows = connection.execute(query).all()
+        if not rows:
+            return []
+        family = _Family(connection, rows, self._live(connection))
+        oldest = lookup.oldest_snapshot(connection)
+        return [
+            _Job(
+                id=row.job_id,
+                label=f"{row.home}/{row.name}",
+                watermark=row.watermark,
+                claim_to=row.claim_to,
+                needs=_needed(row, oldest, limit),
+                is_fresh=family.is_fresh(row.job_id),
+                is_stopped=family.is_stopped(row.job_id),
+            )
+            for row in rows
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """A job that is behind the horizon that is wanted."""
+
+    id: int
+    label: str
+    watermark: int | None
+    claim_to: int | None
+    needs: int | None  # the oldest snapshot that it reads next; None: none below the limit
+    is_fresh: bool  # nothing has changed since its watermark, which stands for the newest snapshot
+    is_stopped: bool
+
+
+def _needed(row: Any, oldest: int, limit: int) -> int | None:
+    # Without a watermark, or with one that was purged, it reads all rows at where it goes.
+    tails = row.watermark is not None and row.watermark >= oldest
+    needed = row.watermark if tails else row.claim_to
+    return None if needed is None or needed >= limit else int(needed)
+
+
+def _advance(connection: sa.Connection, jobs: list[_Job]) -> None:
+    newest = lookup.newest_snapshot(connection)
+    moves = {job.id: (job.watermark, newest) for job in jobs if job.watermark is not None}
+    joblog.advance(connection, moves)
+
+
+class _Family:
+    """Some jobs and those that they stand on, with their sources."""
+
+    def __init__(self, connection: sa.Connection, rows: Iterable[Any], live: set[str]) -> None:
+        self._live = live
+        self._rows = {row.job_id: row for row in rows}
+        self._upstream: dict[int, list[int]] = {}
+        fresh = list(self._rows)
+        while fresh:
+            fresh = self._add_upstream(connection, fresh)
+        self._sources = joblog.sources_of(connection, list(self._rows))
+        tables = {table for some in self._sources.values() for table in some}
+        self._there = lookup.tables_there(connection, lookup.newest_snapshot(connection), tables)
+        self._changed = joblog.last_changes(connection, tables)
+        # A derived table changed for its followers when its label did, not when that was committed.
+        self._changed.update(_labels(connection, tables))
+
+    def _add_upstream(self, connection: sa.Connection, ids: list[int]) -> list[int]:
+        c = t.job_upstream.c
+        for some in in_batches(ids):
+            query = sa.select(c.job_id, c.upstream_id).where(c.job_id.in_(some))
+            for row in connection.execute(query):
+                self._upstream.setdefault(row.job_id, []).append(row.upstream_id)
+        wanted = {up for number in ids for up in self._upstream.get(number, ())} - set(self._rows)
+        for some in in_batches(sorted(wanted)):
+            for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some))):
+                self._rows[row.job_id] = row
+        return [number for number in wanted if number in self._rows]
+
+    def _is_running(self, row: Any) -> bool:
+        return row.state == State.RUNNING or row.node_id in self._live
+
+    def is_fresh(self, job_id: int) -> bool:
+        """Whether nothing has changed that a job would have to read."""
+        row = self._rows.get(job_id)
+        if row is None or row.watermark is None:
+            return False
+        if row.node_id is not None or row.claim_to is not None:
+            return False
+        sources = self._sources.get(job_id, ())
+        return (
+            all(table in self._there for table in sources)
+            and all(self._changed.get(table, -1) <= row.watermark for table in sources)
+            and all(self.is_fresh(up) for up in self._upstream.get(job_id, ()))
+        )
+
+    def is_stopped(self, job_id: int) -> bool:
+        """Whether a job goes on only when somebody does something, with it or upstream."""
+        row = self._rows.get(job_id)
+        if row is None:
+            return True
+        stopped = row.state in _STOPPED and not self._is_running(row)
+        return stopped or any(self.is_stopped(up) for up in self._upstream.get(job_id, ()))
+
+
+def _labels(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:
+    c = t.version.c
+    query = sa.select(c.table_id, sa.func.max(c.label).label("label")).group_by(c.table_id)
+    return {
+        row.table_id: row.label
+        for some in in_batches(sorted(tables))
+        for row in connection.execute(query.where(c.table_id.in_(some)))
+    }
+
+
+class Purger:
+    """Purges in the background of a node, when it is told to."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Begin a purge, unless the last one still runs."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = threading.Thread(target=self._run, name="tailrace-purge", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            purge(self._runtime, stop=self._stop)
+        except Exception as error:  # noqa: BLE001  (the catalog or the storage is away: next time)
+            log.warning("purge failed", error=repr(error)[:500])
+
+    def close(self) -> None:
+        """Stop, and wait for the end."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,371 @@
+"""Removes history that nobody needs any more: its snapshots, then rows, then objects.
+
+Always true: the oldest snapshot of the lake (the horizon) only moves forward, and never past what
+someone needs. It moves in one commit, so that what is below is an error for who asks for it and
+never a wrong answer. Rows and objects follow, table by table: whatever ended at or before the
+horizon is visible at no snapshot that is left. Killed at any step, the next purge goes on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.scheduled import delete_due, is_due, schedule
+
+KIND = "purge"  # of its tasks
+_AT_ONCE = 500  # files in a transaction
+# What a table has rows in, beside its files.
+_OF_TABLES = (t.column, t.table_stats, t.schema_versions, t.own_table, t.own_column, t.version)
+_HISTORY = timedelta(days=90)  # how long it is remembered what was purged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Purge:
+    """What a purge did."""
+
+    at: datetime
+    horizon: int  # the oldest snapshot that the lake still has
+    held_by: str | None  # what needs it, if it is older than the retention asks for
+    snapshots: int = 0  # removed
+    files: int = 0  # taken out of the catalog; their objects go after a time for readers
+    bytes: int = 0  # their size
+    objects: int = 0  # deleted from the storage: of this purge and of those before
+
+    @property
+    def did_something(self) -> bool:
+        return bool(self.snapshots or self.files or self.objects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """Somebody still reads the lake as it was at a snapshot."""
+
+    snapshot: int
+    who: str
+
+
+class Needs(Protocol):
+    """What the layers above still need."""
+
+    def prepare(self, limit: int) -> None:
+        """Called first, outside the lock: the horizon may move up to `limit`."""
+
+    def below(self, connection: sa.Connection, limit: int) -> Iterable[Need]:
+        """What is needed of the snapshots below `limit`."""
+
+    def purging(self, connection: sa.Connection, horizon: int) -> None:
+        """Called under the lock, in the commit that moves the horizon, while all is there."""
+
+
+def purge(runtime: Runtime, needs: Needs, *, stop: threading.Event | None = None) -> Purge:
+    """Remove what is not needed; `stop` ends it early, and the next one goes on."""
+    with runtime.database.read() as connection:
+        oldest, has_work = connection.execute(_question(runtime)).one()
+    if not has_work:
+        return Purge(at=runtime.clock.now(), horizon=oldest, held_by=None)
+    run = _Run(runtime, needs, stop or threading.Event())
+    run.move_horizon()
+    run.clean_tables()
+    run.delete_objects()
+    return run.done
+
+
+def purges(connection: sa.Connection, limit: int) -> list[Purge]:
+    """The last purges that did something, newest first."""
+    query = sa.select(t.purge).order_by(t.purge.c.at.desc()).limit(limit)
+    names = [f.name for f in fields(Purge)]
+    return [Purge(**{n: getattr(row, n) for n in names}) for row in connection.execute(query)]
+
+
+def _question(runtime: Runtime) -> sa.Select[int, bool]:
+    """The oldest snapshot, and whether there may be something to do: asked often, by indexes."""
+    s = t.snapshot.c
+    cutoff = runtime.clock.now() - runtime.settings.snapshot_retention
+    # The oldest may go when the next one is old enough to be what time travel finds.
+    second = sa.select(s.snapshot_time).order_by(s.snapshot_id).offset(1).limit(1)
+    return sa.select(
+        sa.select(sa.func.min(s.snapshot_id)).scalar_subquery(),
+        sa.or_(
+            second.scalar_subquery() <= cutoff,
+            sa.exists().where(t.task.c.kind == KIND),
+            sa.exists().where(is_due(runtime)),
+        ),
+    )
+
+
+class _Run:
+    """One purge under way."""
+
+    def __init__(self, runtime: Runtime, needs: Needs, stop: threading.Event) -> None:
+        self._runtime, self._needs, self._stop = runtime, needs, stop
+        self._database = runtime.database
+        self._id = secrets.token_hex(8)
+        self._began, self._handled = time.monotonic(), 0
+        with self._database.read() as connection:
+            oldest = lookup.oldest_snapshot(connection)
+        self.done = Purge(at=runtime.clock.now(), horizon=oldest, held_by=None)
+
+    # --- snapshots --------------------------------------------------------------------------
+
+    def move_horizon(self) -> None:
+        """Remove the snapshots that nobody needs, and enter what is to be done with the tables."""
+        with self._database.read() as connection:
+            oldest, limit = self._span(connection)
+        if limit > oldest:
+            self._needs.prepare(limit)
+        with self._database.read_at_once() as connection:
+            oldest, target = self._target(connection)
+        if target == oldest:
+            return
+        with self._database.lock() as connection:
+            # Again, for now nothing can be begun.
+            oldest, target = self._target(connection)
+            if target > oldest:
+                self._forget(connection, oldest, target)
+            self._runtime.step("snapshots purged")
+        self._runtime.step("horizon moved")
+
+    def _span(self, connection: sa.Connection) -> tuple[int, int]:
+        """The oldest snapshot, and the one that was the newest when the retention began."""
+        s = t.snapshot.c
+        cutoff = self._runtime.clock.now() - self._runtime.settings.snapshot_retention
+        # By the first one after, because the clocks of those who commit may differ a little.
+        after = sa.select(sa.func.min(s.snapshot_id)).where(s.snapshot_time > cutoff)
+        first = connection.execute(after).scalar_one()
+        newest = sa.select(sa.func.max(s.snapshot_id))
+        if first is not None:
+            newest = newest.where(s.snapshot_id < first)
+        oldest = lookup.oldest_snapshot(connection)
+        found = connection.execute(newest).scalar_one()
+        return oldest, oldest if found is None else int(found)
+
+    def _target(self, connection: sa.Connection) -> tuple[int, int]:
+        """The oldest snapshot, and the one that is to be the oldest."""
+        oldest, limit = self._span(connection)
+        needs = [*self._transactions(connection, limit), *self._needs.below(connection, limit)]
+        below = (need for need in needs if need.snapshot < limit)
+        first = min(below, key=lambda need: need.snapshot, default=None)
+        target = limit if first is None else max(oldest, first.snapshot)
+        held_by = None if first is None else first.who
+        self.done = replace(self.done, horizon=oldest, held_by=held_by)
+        return oldest, target
+
+    def _transactions(self, connection: sa.Connection, limit: int) -> list[Need]:
+        c = t.transaction.c
+        alive = self._runtime.clock.now() - self._runtime.settings.transaction_timeout
+        query = sa.select(c.base_snapshot, c.started_at).where(
+            c.base_snapshot < limit, c.heartbeat_at >= alive
+        )
+        return [
+            Need(
+                snapshot=row.base_snapshot,
+                who=f"a transaction that began {row.started_at:%Y-%m-%d %H:%M}",
+            )
+            for row in connection.execute(query)
+        ]
+
+    def _forget(self, connection: sa.Connection, oldest: int, horizon: int) -> None:
+        self._needs.purging(connection, horizon)
+        for table in (t.snapshot_changes, t.snapshot):
+            gone = connection.execute(sa.delete(table).where(table.c.snapshot_id < horizon))
+        _anchor_versions(connection, horizon)
+        connection.execute(sa.delete(t.view).where(t.view.c.end_snapshot <= horizon))
+        connection.execute(sa.delete(t.tag).where(t.tag.c.end_snapshot <= horizon))
+        _enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
+        connection.execute(sa.delete(t.purge).where(t.purge.c.at < self.done.at - _HISTORY))
+        self.done = replace(self.done, horizon=horizon)
+        self._note(connection, snapshots=gone.rowcount)
+
+    # --- rows -------------------------------------------------------------------------------
+
+    def clean_tables(self) -> None:
+        """Do the tasks: those that were just entered, and what was left of earlier ones."""
+        with self._database.read() as connection:
+            query = sa.select(t.task.c.table_id, t.task.c.snapshot).where(t.task.c.kind == KIND)
+            tasks = connection.execute(query.order_by(t.task.c.created_at)).all()
+        for task in tasks:
+            while not self._stop.is_set() and self._take_files(task.table_id, task.snapshot):
+                self._runtime.step("files purged")
+            if self._stop.is_set():
+                return
+            with self._database.write() as connection:
+                _clean_table(connection, task.table_id, task.snapshot)
+            self._runtime.step("table purged")
+        if tasks or self.done.snapshots:
+            with self._database.write() as connection:
+                _clean_schemas(connection)
+            self._runtime.step("schemas purged")
+
+    def _take_files(self, table_id: int, horizon: int) -> int:
+        """Take some of a table's ended files out of the catalog; returns how many."""
+        with self._database.write() as connection:
+            prefix = _path(connection, table_id)
+            ids = _ended_ids(connection, t.data_file.c.data_file_id, table_id, horizon)
+            # What is returned, another purge at the same moment does not get.
+            gone = _delete_files(connection, t.data_file, t.data_file.c.data_file_id.in_(ids))
+            gone += _delete_files(connection, t.delete_file, t.delete_file.c.data_file_id.in_(ids))
+            for table in (t.file_column_stats, t.own_file):
+                connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids)))
+            if not ids:  # delete files whose data file goes on
+                ids = _ended_ids(connection, t.delete_file.c.delete_file_id, table_id, horizon)
+                own_id = t.delete_file.c.delete_file_id
+                gone += _delete_files(connection, t.delete_file, own_id.in_(ids))
+            files = [(number, f"{prefix}{path}") for number, path, _ in gone]
+            schedule(connection, files, self._runtime.clock.now())
+            self._note(connection, files=len(gone), bytes=sum(size for _, _, size in gone))
+        self._keep_pace(len(gone))
+        return len(ids)
+
+    # --- objects ----------------------------------------------------------------------------
+
+    def delete_objects(self) -> None:
+        """Delete the objects that nobody can be reading any more."""
+
+        def note(connection: sa.Connection, count: int) -> None:
+            self._note(connection, objects=count)
+
+        limit = min(_AT_ONCE, max(1, self._runtime.settings.purge_rate))
+        while not self._stop.is_set() and (some := delete_due(self._runtime, limit, note)):
+            self._keep_pace(some)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _note(self, connection: sa.Connection, **counts: int) -> None:
+        """Enter in the history what this transaction removes."""
+        sums = {name: getattr(self.done, name) + count for name, count in counts.items()}
+        self.done = replace(self.done, **sums)
+        if not any(counts.values()):
+            return
+        values = asdict(self.done)
+        same = t.purge.c.purge_id == self._id
+        if not connection.execute(sa.update(t.purge).where(same).values(**values)).rowcount:
+            connection.execute(sa.insert(t.purge).values(purge_id=self._id, **values))
+
+    def _keep_pace(self, count: int) -> None:
+        """Wait as long as it takes for so many files not to be more than the rate allows."""
+        self._handled += count
+        ahead = self._handled / max(1, self._runtime.settings.purge_rate)
+        ahead -= time.monotonic() - self._began
+        if count and ahead > 1:  # a second's worth may come at once
+            self._stop.wait(ahead)
+
+
+def _anchor_versions(connection: sa.Connection, horizon: int) -> None:
+    """Of each derived table, keep the version that the horizon shows, as if it were made there.
+
+    Nothing changed the table between the two, so that a read at either is the same.
+    """
+    v, later = t.version.c, t.version.alias()
+    newer = sa.exists().where(
+        later.c.table_id == v.table_id,
+        later.c.commit_snapshot > v.commit_snapshot,
+        later.c.commit_snapshot <= horizon,
+    )
+    connection.execute(sa.delete(t.version).where(v.commit_snapshot < horizon, newer))
+    old = v.commit_snapshot < horizon
+    connection.execute(sa.update(t.version).where(old).values(commit_snapshot=horizon))
+
+
+def _superseded(horizon: int) -> sa.ColumnElement[bool]:
+    """Of a column that was dropped, the last row stays: it keeps its id and its name in files
+    from being given again.
+    """
+    c, later = t.column.c, t.column.alias()
+    return sa.and_(
+        c.end_snapshot <= horizon,
+        sa.exists().where(
+            later.c.table_id == c.table_id,
+            later.c.column_id == c.column_id,
+            later.c.begin_snapshot >= c.end_snapshot,
+        ),
+    )
+
+
+def _enter_tasks(connection: sa.Connection, oldest: int, horizon: int, now: datetime) -> None:
+    """One for each table of which something ended since the last horizon."""
+    own = t.own_table.c
+    ended = [
+        sa.exists().where(table.c.table_id == own.table_id, table.c.end_snapshot <= horizon)
+        for table in (t.data_file, t.delete_file, t.table)
+    ]
+    columns = sa.exists().where(t.column.c.table_id == own.table_id, _superseded(horizon))
+    # Only what changed since can have ended since.
+    changed = sa.or_(own.last_change_snapshot > oldest, own.last_alter_snapshot > oldest)
+    query = sa.select(own.table_id).where(changed, sa.or_(*ended, columns))
+    connection.execute(sa.update(t.task).where(t.task.c.kind == KIND).values(snapshot=horizon))
+    there = set(
+        connection.execute(sa.select(t.task.c.table_id).where(t.task.c.kind == KIND)).scalars()
+    )
+    rows = [
+        {"kind": KIND, "table_id": table_id, "snapshot": horizon, "created_at": now}
+        for table_id in connection.execute(query).scalars()
+        if table_id not in there
+    ]
+    if rows:
+        connection.execute(sa.insert(t.task), rows)
+
+
+def _path(connection: sa.Connection, table_id: int) -> str:
+    query = (
+        sa.select(t.schema.c.path, t.table.c.path)
+        .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
+        .where(t.table.c.table_id == table_id)
+        .limit(1)
+    )
+    found = connection.execute(query).first()
+    return "" if found is None else f"{found[0]}{found[1]}"
+
+
+def _ended_ids(
+    connection: sa.Connection, number: sa.Column[Any], table_id: int, horizon: int
+) -> Sequence[int]:
+    c = number.table.c
+    query = sa.select(number).where(c.table_id == table_id, c.end_snapshot <= horizon)
+    return connection.execute(query.limit(_AT_ONCE)).scalars().all()
+
+
+def _delete_files(
+    connection: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]
+) -> list[tuple[int, str, int]]:
+    """Delete rows of files; returns their ids, paths and sizes."""
+    (number,) = table.primary_key.columns
+    statement = sa.delete(table).where(condition)
+    found = connection.execute(statement.returning(number, table.c.path, table.c.file_size_bytes))
+    return [(row[0], row[1], row[2]) for row in found]
+
+
+def _clean_table(connection: sa.Connection, table_id: int, horizon: int) -> None:
+    """The end of a task, when the table's ended files are gone."""
+    connection.execute(
+        sa.delete(t.column).where(t.column.c.table_id == table_id, _superseded(horizon))
+    )
+    c = t.table.c
+    connection.execute(sa.delete(t.table).where(c.table_id == table_id, c.end_snapshot <= horizon))
+    left = connection.execute(sa.select(c.table_id).where(c.table_id == table_id)).first()
+    if left is None:  # it was dropped
+        for table in _OF_TABLES:
+            connection.execute(sa.delete(table).where(table.c.table_id == table_id))
+    task = t.task.c
+    same = (task.kind == KIND, task.table_id == table_id, task.snapshot <= horizon)
+    connection.execute(sa.delete(t.task).where(*same))
+
+
+def _clean_schemas(connection: sa.Connection) -> None:
+    """Schemas that were dropped, when the last of their tables is gone."""
+    c = t.schema.c
+    inside = [sa.exists().where(o.c.schema_id == c.schema_id) for o in (t.table, t.view)]
+    oldest = lookup.oldest_snapshot(connection)
+    statement = sa.delete(t.schema).where(c.end_snapshot <= oldest, *(~some for some in inside))
+    gone = connection.execute(statement.returning(c.schema_id)).scalars().all()
+    connection.execute(sa.delete(t.own_schema).where(t.own_schema.c.schema_id.in_(gone)))

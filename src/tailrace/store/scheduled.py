@@ -1,0 +1,56 @@
+"""Objects that the catalog no longer names, on their way out.
+
+Always true: an object enters in the transaction that takes the last row that names it out of the
+catalog, and is deleted only when that is longer ago than readers are given to finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.store.runtime import Runtime
+
+
+def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: datetime) -> None:
+    """Enter files, by their ids and their paths below the lake's."""
+    rows = [
+        {"data_file_id": number, "path": path, "path_is_relative": True, "schedule_start": now}
+        for number, path in files
+    ]
+    if rows:
+        connection.execute(sa.insert(t.scheduled_for_deletion), rows)
+
+
+def is_due(runtime: Runtime) -> sa.ColumnElement[bool]:
+    """The condition that an object has been waiting for long enough."""
+    moment = runtime.clock.now() - runtime.settings.object_grace
+    return t.scheduled_for_deletion.c.schedule_start < moment
+
+
+def delete_due(
+    runtime: Runtime,
+    limit: int,
+    also: Callable[[sa.Connection, int], None] = lambda _connection, _count: None,
+) -> int:
+    """Delete some of the objects that are due; returns how many, 0 if none was left.
+
+    `also` is told how many, in the transaction that forgets them.
+    """
+    table = t.scheduled_for_deletion
+    query = sa.select(table.c.data_file_id, table.c.path).where(is_due(runtime)).limit(limit)
+    with runtime.database.read() as connection:
+        rows = connection.execute(query).all()
+    if not rows:
+        return 0
+    runtime.storage.delete(row.path for row in rows)
+    runtime.step("replaced files deleted")
+    # The rows go last: after a crash in between, deleting the same objects again is harmless.
+    ids = [row.data_file_id for row in rows]
+    with runtime.database.write() as connection:
+        gone = connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids))).rowcount
+        also(connection, gone)
+    return len(rows)
