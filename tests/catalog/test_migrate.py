@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -51,22 +52,40 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
         sqlite_lake_args.connect()
 
 
-def test_a_lake_of_the_first_version_is_brought_up_to_date(lake_args: LakeArgs) -> None:
+# What each version has added, newest first.
+ADDED = {4: t.upkeep, 3: t.views, 2: t.propagation}
+
+
+def make_older(lake: tailrace.Lake, version: int) -> None:
+    """Take away what a version had not."""
+    with lake._runtime.database.lock() as connection:
+        for number, added in ADDED.items():
+            if number > version:
+                added.drop_all(connection)
+        key = t.own_metadata.c.key
+        if version < 2:
+            connection.execute(sa.delete(t.own_metadata).where(key == "lake_id"))
+        connection.execute(
+            sa.update(t.own_metadata).where(key == "version").values(value=str(version))
+        )
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_lake_of_an_older_version_is_brought_up_to_date(
+    lake_args: LakeArgs, version: int
+) -> None:
     with lake_args.connect() as lake:
         lake.create_table("orders", {"id": "int"}, primary_key="id").append([{"id": 1}])
-        with lake._runtime.database.lock() as connection:  # what the first version had not
-            t.views.drop_all(connection)
-            t.propagation.drop_all(connection)
-            connection.execute(sa.delete(t.own_metadata).where(t.own_metadata.c.key == "lake_id"))
-            connection.execute(
-                sa.update(t.own_metadata).where(t.own_metadata.c.key == "version").values(value="1")
-            )
-    with lake_args.connect() as lake:
+        make_older(lake, version)
+    at_once = tailrace.Settings(snapshot_retention=timedelta(0))
+    with lake_args.connect(settings=at_once) as lake:
         assert lake.table("orders").to_arrow().to_pylist() == [{"id": 1}]
         consumer = {"kind": "replica", "table": "copy"}
         assert lake.jobs.register("orders", "copy", {"consumer": consumer})
         lake.run_until_fresh()
         assert lake.table("copy").to_arrow().to_pylist() == [{"id": 1}]
+        assert lake.purge().horizon == lake.snapshot
+        assert [done.horizon for done in lake.purges()] == [lake.snapshot]
 
 
 def test_a_lake_that_duckdb_made_is_refused(sqlite_lake_args: LakeArgs) -> None:

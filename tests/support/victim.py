@@ -20,7 +20,12 @@ HALF_WRITTEN = "half written"
 
 
 def run(
-    args: LakeArgs, work: Callable[..., object], arguments: tuple[Any, ...], step: str, nth: int
+    args: LakeArgs,
+    work: Callable[..., object],
+    arguments: tuple[Any, ...],
+    step: str,
+    nth: int,
+    settings: tailrace.Settings | None = None,
 ) -> None:
     """Do `work(lake, *arguments)`, and die when a step is reached for the nth time."""
     reached = itertools.count(1)
@@ -31,7 +36,7 @@ def run(
 
     if step == HALF_WRITTEN:
         _announce_half_written(on_step)
-    with args.connect(on_step=on_step) as lake:
+    with args.connect(on_step=on_step, settings=settings) as lake:
         work(lake, *arguments)
 
 
@@ -68,6 +73,11 @@ def give_up(lake: tailrace.Lake, number: int) -> None:
 def sweep(lake: tailrace.Lake) -> None:
     """Clean up."""
     lake.sweep()
+
+
+def purge(lake: tailrace.Lake) -> None:
+    """Remove what is old."""
+    lake.purge()
 
 
 def create_and_die(args: LakeArgs) -> None:
