@@ -22,9 +22,12 @@ from tailrace.catalog import tables as t
 from tailrace.propagation import joblog
 from tailrace.propagation.job import Claim, State, Work
 from tailrace.propagation.joblog import FencedError
+from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete, updated
+from tailrace.propagation.status import STOPPED
 from tailrace.settings import Settings
+from tailrace.store.purge import purge
 from tailrace.store.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -82,6 +85,7 @@ class ModelJob:
     claim: tuple[int | None, int] | None = None  # begun and not committed
     dropped: bool = False
     stopped: bool = False  # canceled
+    lost: bool = False  # what it has to read next was purged while it was stopped
 
 
 class World:
@@ -97,7 +101,9 @@ class World:
             upkeep_interval=timedelta(minutes=self.random.choice([2, 60])),
             drop_retention=timedelta(minutes=5),
             iteration_snapshots=self.random.choice([2, 1000]),
+            snapshot_retention=timedelta(seconds=self.random.choice([0, 10, 20])),
         )
+        self.purges = seed % 5 == 0  # not in all of them: it takes its time
         self.runtime = Runtime(
             database=database,
             storage=None,  # type: ignore[arg-type]
@@ -109,7 +115,7 @@ class World:
         )
         self.tables = [1, 2, 3][: self.random.randint(1, 3)]
         self.changes: dict[int, list[int]] = {table: [] for table in self.tables}
-        self.snapshot = 0
+        self.snapshot = self.oldest = 0
         self.jobs: dict[int, ModelJob] = {}
         self.names = 0
         self.nodes: list[SimNode] = []
@@ -121,16 +127,12 @@ class World:
 
     def _clear(self) -> None:
         with self.database.write() as connection:
-            for table in (
-                t.job,
-                t.job_source,
-                t.job_upstream,
-                t.job_output,
-                t.own_table,
-                t.data_file,
-            ):
+            of_jobs = (t.job, t.job_source, t.job_upstream, t.job_output)
+            for table in (*of_jobs, t.own_table, t.data_file, t.table, t.snapshot):
                 connection.execute(sa.delete(table))
-            connection.execute(sa.delete(t.snapshot).where(t.snapshot.c.snapshot_id > 0))
+            self._insert_snapshot(connection, 0)
+            there = [{"table_id": table, "begin_snapshot": 0} for table in self.tables]
+            connection.execute(sa.insert(t.table), there)
             rows = [
                 {
                     "table_id": table,
@@ -151,15 +153,7 @@ class World:
         touched = self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
         self.snapshot += 1
         with self.database.lock() as connection:
-            connection.execute(
-                sa.insert(t.snapshot).values(
-                    snapshot_id=self.snapshot,
-                    snapshot_time=self.clock.now(),
-                    schema_version=0,
-                    next_catalog_id=0,
-                    next_file_id=0,
-                )
-            )
+            self._insert_snapshot(connection, self.snapshot)
             for table in touched:
                 self.changes[table].append(self.snapshot)
                 connection.execute(
@@ -176,6 +170,44 @@ class World:
                     )
                 )
         self.note(f"commit {self.snapshot} of {touched}")
+
+    def _insert_snapshot(self, connection: sa.Connection, number: int) -> None:
+        connection.execute(
+            sa.insert(t.snapshot).values(
+                snapshot_id=number,
+                snapshot_time=self.clock.now(),
+                schema_version=0,
+                next_catalog_id=0,
+                next_file_id=0,
+            )
+        )
+
+    def purge(self) -> None:
+        """Only a job that is stopped, by itself or by one beneath it, and that nobody runs, may
+        lose what it has to read.
+        """
+        needs = JobNeeds(self.runtime)
+        needs._live = lambda _: self.live()  # type: ignore[method-assign]
+        before = self.oldest
+        self.oldest = purge(self.runtime, needs).horizon
+        assert before <= self.oldest <= self.snapshot
+        self.counts["purges"] += self.oldest > before
+        with self.database.read() as connection:
+            for job_id in self.alive():
+                row, job = joblog.row(connection, job_id), self.jobs[job_id]
+                if row.claim_to is None and job.claim is not None:
+                    assert job.claim[1] < self.oldest
+                    job.claim = None
+                reads = job.claim[0 if job.claim[0] is not None else 1] if job.claim else None
+                reads = row.watermark if reads is None else reads
+                stale = any(s > (job.covered or 0) for s in self._changes(job)) or job.claim
+                if reads is not None and stale and reads < self.oldest and not job.lost:
+                    rows = [joblog.row(connection, i) for i in (job_id, *job.upstream)]
+                    stopped = any(one.state in STOPPED for one in rows)
+                    assert stopped, f"job {job_id} lost {reads}"
+                    assert row.node_id not in self.live(), f"job {job_id} lost what it reads"
+                    job.lost = True
+        self.note(f"purge below {self.oldest}")
 
     def register(self, sources: list[int] | None = None) -> None:
         self.names += 1
@@ -356,6 +388,9 @@ class World:
             assert begun is None or (same and claim.to >= begun[1]), (
                 f"job {claim.job.id} had claimed {begun}, not {(claim.since, claim.to)}"
             )
+            assert claim.to >= self.oldest, f"job {claim.job.id} is to read what was purged"
+            if claim.since is not None and claim.since < self.oldest:
+                self.counts["rebuilds"] += 1
             job.claim = (claim.since, claim.to)
         self.note(f"{node.id} claims {flight.todo} to {work.to}")
 
@@ -388,7 +423,7 @@ class World:
             assert claim.to > job.covered, f"the watermark of job {job_id} moves back"
         for beneath in job.upstream:
             self._reflects(beneath, claim.to, job_id)
-        job.covered, job.claim = claim.to, None
+        job.covered, job.claim, job.lost = claim.to, None, False
         job.labels.append(claim.to)
         self.counts["commits"] += 1
 
@@ -442,6 +477,7 @@ class World:
             (self.fly, 16),
             (self.crash, 1),
             (self.sleep, 1),
+            (self.purge, 3 if self.purges else 0),
         ]
         weights = [weight for _, weight in actions]
         for _ in range(steps):
@@ -454,6 +490,10 @@ class World:
         """Let everybody finish: no faults any more, nobody asleep, nothing paused."""
         for node in self.nodes:
             node.asleep = False
+        if self.purges and self.random.random() < 0.5:  # those that are stopped come back after a long time
+            self.clock.time += timedelta(minutes=1)
+            self.commit()
+            self.purge()
         with self.database.lock() as connection:
             for job_id in self.alive():
                 self._resume(connection, job_id)

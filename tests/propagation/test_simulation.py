@@ -89,6 +89,8 @@ def test_every_change_reaches_every_job_once() -> None:
     assert counts["commits"] > 5 * HISTORIES
     assert counts["fenced"] > HISTORIES / 50
     assert counts["bundles"] > HISTORIES
+    assert counts["purges"] > HISTORIES / 10
+    assert counts["rebuilds"] > HISTORIES / 1000
 
 
 @pytest.mark.stress
