@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -280,12 +280,18 @@ class Lake:
         to finish. Says what it did, and what needs the oldest snapshot that is left.
         """
         check_outside("lake.purge()")
-        return purging.purge(self._runtime)
+        return self._shown(purging.purge(self._runtime))
 
     def purges(self, limit: int = 100) -> list[Purge]:
         """The last purges that removed something, newest first."""
         with self._runtime.database.read() as connection:
-            return purges(connection, limit)
+            return [self._shown(done) for done in purges(connection, limit)]
+
+    def _shown(self, done: Purge) -> Purge:
+        """A tenant is not told of the jobs of others."""
+        if self._runtime.tenant == lookup.DEFAULT_TENANT or done.held_by is None:
+            return done
+        return replace(done, held_by="a job or a transaction")
 
     # --- keeping derived data fresh ---------------------------------------------------------
 

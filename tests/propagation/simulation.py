@@ -490,7 +490,9 @@ class World:
         """Let everybody finish: no faults any more, nobody asleep, nothing paused."""
         for node in self.nodes:
             node.asleep = False
-        if self.purges and self.random.random() < 0.5:  # those that are stopped come back after a long time
+        if (
+            self.purges and self.random.random() < 0.5
+        ):  # those that are stopped come back after a long time
             self.clock.time += timedelta(minutes=1)
             self.commit()
             self.purge()

@@ -273,6 +273,18 @@ def test_a_version_that_a_running_job_reads_is_kept_and_others_are_read_at_the_h
     assert column(lake.table("first").to_arrow(at=done.horizon), "id") == list(range(5))
 
 
+def test_a_tenant_is_not_told_of_the_jobs_of_others(
+    lake_args: LakeArgs, lake: tailrace.Lake, clock: MovableClock
+) -> None:
+    table = followed(lake)
+    change(table)
+    clock.advance(LONG)
+    with lake_args.connect(clock=clock, settings=SETTINGS, tenant="acme") as other:
+        assert other.purge().held_by == "a job or a transaction"
+        assert [done.held_by for done in other.purges()] == ["a job or a transaction"]
+    assert [done.held_by for done in lake.purges()] == ["the job main.orders/copy"]
+
+
 def test_serving_purges_in_the_background(lake_args: LakeArgs, clock: MovableClock) -> None:
     with lake_args.connect(clock=clock, settings=SETTINGS) as lake:
         change(orders(lake))

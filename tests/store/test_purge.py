@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import tables as t
 from tailrace.propagation import purging
+from tailrace.store import lookup
 from tests.support import duck
 from tests.support.clock import MovableClock
 from tests.support.rows import column
@@ -194,6 +195,28 @@ def test_a_transaction_whose_snapshot_was_purged_reads_nothing_wrong(
     with pytest.raises(tailrace.ConflictError, match="began so long ago"):
         reader.table("t")
     assert column(lake.table("t").to_arrow(), "id") == [7]
+
+
+def test_a_purge_in_the_middle_of_a_read_takes_nothing_from_it(
+    lake: tailrace.Lake, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.table("t")
+    then = lake.snapshot
+    table.delete(some(1, 2, 3, 4, 5))
+    clock.advance(RETENTION + MOMENT)
+    find = lookup.find_table
+    done: list[tailrace.Purge] = []
+
+    def find_and_purge(*arguments: Any) -> Any:
+        found = find(*arguments)
+        done.append(lake.purge())
+        return found
+
+    monkeypatch.setattr(lookup, "find_table", find_and_purge)
+    assert column(table.to_arrow(at=then), "id") == [1, 2, 3, 4, 5]
+    assert done[0].files == 1
+    with pytest.raises(tailrace.NotFoundError, match="was purged"):
+        table.to_arrow(at=then)
 
 
 def test_a_purge_that_is_stopped_goes_on_at_the_next(
