@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import tables as t
+from tailrace.propagation.runner import Runner
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec
 from tests.support.process import wait_until
@@ -188,6 +189,25 @@ def test_a_new_job_beside_one_that_came_back_has_a_snapshot_to_begin_with(
     lake.run_until_fresh()
     assert same(lake, "orders", "copy")
     assert same(lake, "orders", "second")
+
+
+def test_others_go_on_while_a_job_is_rebuilt(lake: tailrace.Lake, clock: MovableClock) -> None:
+    table = followed(lake)
+    lake.jobs.register("orders", "second", replica("second"))
+    lake.run_until_fresh()
+    lake.jobs.pause("orders", "copy")
+    change(table)
+    lake.run_until_fresh()
+    clock.advance(LONG)
+    lake.purge()
+    lake.jobs.resume("orders", "copy")
+    change(table, 1)
+    lost, front = watermark(lake), watermark(lake, "second")
+    works = Runner(lake._runtime, "n", live=lambda _: {"n"}).look()
+    assert {work.members[0].name: (work.since, work.to, work.catches_up) for work in works} == {
+        "copy": (lost, front, True),
+        "second": (front, lake.snapshot, False),
+    }
 
 
 def test_a_rebuild_is_not_cut(

@@ -86,6 +86,8 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
         if since is None or to > since:
             # What was begun to catch up is still no more than that.
             catches_up = all(e.job.claim_to is not None and e.job.catches_up for e in entries)
+            # Nor does a rebuild take the others further: they go on meanwhile.
+            catches_up |= since is not None and since < board.oldest and to == front
             plan.works.append(_work(entries, since, to, catches_up=catches_up))
     flights = [(e.flight, e.job.id) for e in members]
     catching_up = any(work is not None and work.by_job[i].catches_up for work, i in flights)

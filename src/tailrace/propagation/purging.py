@@ -90,12 +90,13 @@ class JobNeeds:
         Of jobs at rest none is needed as such: the one that the horizon shows is always kept.
         """
         up, out, v = t.job_upstream.c, t.job_output.c, t.version.c
+        since = sa.func.coalesce(_J.watermark, _J.claim_to)
         running = sa.or_(_J.state == State.RUNNING, _J.node_id.in_(self._live(connection)))
         query = (
             sa.select(_J.home, _J.name, out.table_id, sa.func.max(v.commit_snapshot).label("made"))
             .join(t.job_upstream, up.job_id == _J.job_id)
             .join(t.job_output, sa.and_(out.job_id == up.upstream_id, out.owned == 1))
-            .join(t.version, sa.and_(v.table_id == out.table_id, v.label <= _J.watermark))
+            .join(t.version, sa.and_(v.table_id == out.table_id, v.label <= since))
             .where(_J.dropped_at.is_(None), running)
             .group_by(_J.home, _J.name, out.table_id)
         )
