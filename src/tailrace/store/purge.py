@@ -11,22 +11,20 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
-from tailrace.store import lookup
+from tailrace.store import lookup, purge_rows
+from tailrace.store.purge_rows import KIND
 from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due, is_due, schedule
 
-KIND = "purge"  # of its tasks
 _AT_ONCE = 500  # files in a transaction
-# What a table has rows in, beside its files.
-_OF_TABLES = (t.column, t.table_stats, t.schema_versions, t.own_table, t.own_column, t.version)
 _HISTORY = timedelta(days=90)  # how long it is remembered what was purged
 
 
@@ -179,10 +177,10 @@ class _Run:
         self._needs.purging(connection, horizon)
         for table in (t.snapshot_changes, t.snapshot):
             gone = connection.execute(sa.delete(table).where(table.c.snapshot_id < horizon))
-        _anchor_versions(connection, horizon)
+        purge_rows.anchor_versions(connection, horizon)
         connection.execute(sa.delete(t.view).where(t.view.c.end_snapshot <= horizon))
         connection.execute(sa.delete(t.tag).where(t.tag.c.end_snapshot <= horizon))
-        _enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
+        purge_rows.enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
         connection.execute(sa.delete(t.purge).where(t.purge.c.at < self.done.at - _HISTORY))
         self.done = replace(self.done, horizon=horizon)
         self._note(connection, snapshots=gone.rowcount)
@@ -200,27 +198,35 @@ class _Run:
             if self._stop.is_set():
                 return
             with self._database.write() as connection:
-                _clean_table(connection, task.table_id, task.snapshot)
+                purge_rows.clean_table(connection, task.table_id, task.snapshot)
             self._runtime.step("table purged")
         if tasks or self.done.snapshots:
             with self._database.write() as connection:
-                _clean_schemas(connection)
+                purge_rows.clean_schemas(connection)
             self._runtime.step("schemas purged")
 
     def _take_files(self, table_id: int, horizon: int) -> int:
         """Take some of a table's ended files out of the catalog; returns how many."""
         with self._database.write() as connection:
-            prefix = _path(connection, table_id)
-            ids = _ended_ids(connection, t.data_file.c.data_file_id, table_id, horizon)
+            prefix = purge_rows.table_path(connection, table_id)
+            ids = purge_rows.ended_ids(
+                connection, t.data_file.c.data_file_id, table_id, horizon, _AT_ONCE
+            )
             # What is returned, another purge at the same moment does not get.
-            gone = _delete_files(connection, t.data_file, t.data_file.c.data_file_id.in_(ids))
-            gone += _delete_files(connection, t.delete_file, t.delete_file.c.data_file_id.in_(ids))
+            gone = purge_rows.delete_files(
+                connection, t.data_file, t.data_file.c.data_file_id.in_(ids)
+            )
+            gone += purge_rows.delete_files(
+                connection, t.delete_file, t.delete_file.c.data_file_id.in_(ids)
+            )
             for table in (t.file_column_stats, t.own_file):
                 connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids)))
             if not ids:  # delete files whose data file goes on
-                ids = _ended_ids(connection, t.delete_file.c.delete_file_id, table_id, horizon)
+                ids = purge_rows.ended_ids(
+                    connection, t.delete_file.c.delete_file_id, table_id, horizon, _AT_ONCE
+                )
                 own_id = t.delete_file.c.delete_file_id
-                gone += _delete_files(connection, t.delete_file, own_id.in_(ids))
+                gone += purge_rows.delete_files(connection, t.delete_file, own_id.in_(ids))
             files = [(number, f"{prefix}{path}") for number, path, _ in gone]
             schedule(connection, files, self._runtime.clock.now())
             self._note(connection, files=len(gone), bytes=sum(size for _, _, size in gone))
@@ -259,113 +265,3 @@ class _Run:
         ahead -= time.monotonic() - self._began
         if count and ahead > 1:  # a second's worth may come at once
             self._stop.wait(ahead)
-
-
-def _anchor_versions(connection: sa.Connection, horizon: int) -> None:
-    """Of each derived table, keep the version that the horizon shows, as if it were made there.
-
-    Nothing changed the table between the two, so that a read at either is the same.
-    """
-    v, later = t.version.c, t.version.alias()
-    newer = sa.exists().where(
-        later.c.table_id == v.table_id,
-        later.c.commit_snapshot > v.commit_snapshot,
-        later.c.commit_snapshot <= horizon,
-    )
-    connection.execute(sa.delete(t.version).where(v.commit_snapshot < horizon, newer))
-    old = v.commit_snapshot < horizon
-    connection.execute(sa.update(t.version).where(old).values(commit_snapshot=horizon))
-
-
-def _superseded(horizon: int) -> sa.ColumnElement[bool]:
-    """Of a column that was dropped, the last row stays: it keeps its id and its name in files
-    from being given again.
-    """
-    c, later = t.column.c, t.column.alias()
-    return sa.and_(
-        c.end_snapshot <= horizon,
-        sa.exists().where(
-            later.c.table_id == c.table_id,
-            later.c.column_id == c.column_id,
-            later.c.begin_snapshot >= c.end_snapshot,
-        ),
-    )
-
-
-def _enter_tasks(connection: sa.Connection, oldest: int, horizon: int, now: datetime) -> None:
-    """One for each table of which something ended since the last horizon."""
-    own = t.own_table.c
-    ended = [
-        sa.exists().where(table.c.table_id == own.table_id, table.c.end_snapshot <= horizon)
-        for table in (t.data_file, t.delete_file, t.table)
-    ]
-    columns = sa.exists().where(t.column.c.table_id == own.table_id, _superseded(horizon))
-    # Only what changed since can have ended since.
-    changed = sa.or_(own.last_change_snapshot > oldest, own.last_alter_snapshot > oldest)
-    query = sa.select(own.table_id).where(changed, sa.or_(*ended, columns))
-    connection.execute(sa.update(t.task).where(t.task.c.kind == KIND).values(snapshot=horizon))
-    there = set(
-        connection.execute(sa.select(t.task.c.table_id).where(t.task.c.kind == KIND)).scalars()
-    )
-    rows = [
-        {"kind": KIND, "table_id": table_id, "snapshot": horizon, "created_at": now}
-        for table_id in connection.execute(query).scalars()
-        if table_id not in there
-    ]
-    if rows:
-        connection.execute(sa.insert(t.task), rows)
-
-
-def _path(connection: sa.Connection, table_id: int) -> str:
-    query = (
-        sa.select(t.schema.c.path, t.table.c.path)
-        .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
-        .where(t.table.c.table_id == table_id)
-        .limit(1)
-    )
-    found = connection.execute(query).first()
-    return "" if found is None else f"{found[0]}{found[1]}"
-
-
-def _ended_ids(
-    connection: sa.Connection, number: sa.Column[Any], table_id: int, horizon: int
-) -> Sequence[int]:
-    c = number.table.c
-    query = sa.select(number).where(c.table_id == table_id, c.end_snapshot <= horizon)
-    return connection.execute(query.limit(_AT_ONCE)).scalars().all()
-
-
-def _delete_files(
-    connection: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]
-) -> list[tuple[int, str, int]]:
-    """Delete rows of files; returns their ids, paths and sizes."""
-    (number,) = table.primary_key.columns
-    statement = sa.delete(table).where(condition)
-    found = connection.execute(statement.returning(number, table.c.path, table.c.file_size_bytes))
-    return [(row[0], row[1], row[2]) for row in found]
-
-
-def _clean_table(connection: sa.Connection, table_id: int, horizon: int) -> None:
-    """The end of a task, when the table's ended files are gone."""
-    connection.execute(
-        sa.delete(t.column).where(t.column.c.table_id == table_id, _superseded(horizon))
-    )
-    c = t.table.c
-    connection.execute(sa.delete(t.table).where(c.table_id == table_id, c.end_snapshot <= horizon))
-    left = connection.execute(sa.select(c.table_id).where(c.table_id == table_id)).first()
-    if left is None:  # it was dropped
-        for table in _OF_TABLES:
-            connection.execute(sa.delete(table).where(table.c.table_id == table_id))
-    task = t.task.c
-    same = (task.kind == KIND, task.table_id == table_id, task.snapshot <= horizon)
-    connection.execute(sa.delete(t.task).where(*same))
-
-
-def _clean_schemas(connection: sa.Connection) -> None:
-    """Schemas that were dropped, when the last of their tables is gone."""
-    c = t.schema.c
-    inside = [sa.exists().where(o.c.schema_id == c.schema_id) for o in (t.table, t.view)]
-    oldest = lookup.oldest_snapshot(connection)
-    statement = sa.delete(t.schema).where(c.end_snapshot <= oldest, *(~some for some in inside))
-    gone = connection.execute(statement.returning(c.schema_id)).scalars().all()
-    connection.execute(sa.delete(t.own_schema).where(t.own_schema.c.schema_id.in_(gone)))
