@@ -328,10 +328,8 @@ def claim(
         return row.node_id is None or row.node_id not in (alive or ())
 
     def may_claim(member: Member) -> bool:
-        row, before = rows.get(member.job.id), member.job
-        if row is None or row.dropped_at is not None or row.epoch != before.epoch:
-            return False
-        if row.watermark != before.watermark or not _leads_to(row.claim_to, before, work.to):
+        row = rows.get(member.job.id)
+        if not _is_as_planned(row, member.job, work.to):
             return False
         at_rest = row.state == State.COMPLETED and row.node_id is None
         return at_rest or (row.state == State.RUNNING and is_free(row))
@@ -353,6 +351,13 @@ def claim(
         if all(may_claim(member) and stands(member, bundle) for member in some):
             claims += [_claim(connection, rows[m.job.id], m, work.to, node) for m in some]
     return claims
+
+
+def _is_as_planned(row: Any, before: Job, to: int) -> bool:
+    """Whether a job is still what it was when it was planned to go to a snapshot."""
+    if row is None or row.dropped_at is not None or row.epoch != before.epoch:
+        return False
+    return row.watermark == before.watermark and _leads_to(row.claim_to, before, to)
 
 
 def _leads_to(claim_to: int | None, job: Job, to: int) -> bool:
