@@ -200,14 +200,19 @@ class World:
                     job.claim = None
                 reads = job.claim[0 if job.claim[0] is not None else 1] if job.claim else None
                 reads = row.watermark if reads is None else reads
-                stale = any(s > (job.covered or 0) for s in self._changes(job)) or job.claim
+                stale = self._is_behind(job_id)
                 if reads is not None and stale and reads < self.oldest and not job.lost:
-                    rows = [joblog.row(connection, i) for i in (job_id, *job.upstream)]
+                    holding = [job_id, *(i for i in job.upstream if self._is_behind(i))]
+                    rows = [joblog.row(connection, i) for i in holding]
                     stopped = any(one.state in STOPPED for one in rows)
                     assert stopped, f"job {job_id} lost {reads}"
                     assert row.node_id not in self.live(), f"job {job_id} lost what it reads"
                     job.lost = True
         self.note(f"purge below {self.oldest}")
+
+    def _is_behind(self, job_id: int) -> bool:
+        job = self.jobs[job_id]
+        return bool(job.claim) or any(s > (job.covered or 0) for s in self._changes(job))
 
     def register(self, sources: list[int] | None = None) -> None:
         self.names += 1

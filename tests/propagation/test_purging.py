@@ -15,7 +15,6 @@ from tailrace.propagation.runner import Runner
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec
 from tests.support.process import wait_until
-from tests.support.rows import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +203,8 @@ def test_others_go_on_while_a_job_is_rebuilt(lake: tailrace.Lake, clock: Movable
     change(table, 1)
     lost, front = watermark(lake), watermark(lake, "second")
     works = Runner(lake._runtime, "n", live=lambda _: {"n"}).look()
-    assert {work.members[0].name: (work.since, work.to, work.catches_up) for work in works} == {
+    found = {member.job.name: (member, work.to) for work in works for member in work.members}
+    assert {name: (one.since, to, one.catches_up) for name, (one, to) in found.items()} == {
         "copy": (lost, front, True),
         "second": (front, lake.snapshot, False),
     }
@@ -251,46 +251,25 @@ def test_a_running_job_keeps_what_it_reads(lake: tailrace.Lake, clock: MovableCl
     assert watermark(lake, "log") == claimed
 
 
-def test_a_version_that_a_running_job_reads_is_kept_and_others_are_read_at_the_horizon(
+def test_a_copy_of_a_copy_gets_what_was_committed_after_its_watermark(
     lake: tailrace.Lake, clock: MovableClock
 ) -> None:
-    table = orders(lake)
-    lake.jobs.register("orders", "first", replica("first"))
-    lake.jobs.register("orders", "second", replica("second"))
+    """It follows the commits of the copy, not the snapshots that these reflect."""
+    table = followed(lake)
+    lake.jobs.register("copy", "again", replica("again"))
     lake.run_until_fresh()
-    made = watermark(lake, "first")
-    made_at = lake.snapshot
+    lake.jobs.pause("copy", "again")
+    change(table)
+    clock.advance(LONG)
+    lake.purge()
+    assert watermark(lake, "again") == lake.snapshot  # moved on: the copy has not changed yet
+    lake.run_until_fresh()
     change(orders(lake, "other"), 1)
     clock.advance(LONG)
-    change(table, 1)
-    with lake._runtime.database.lock() as connection:
-        ids = dict(connection.execute(sa.select(t.job.c.name, t.job.c.job_id)).all())
-        derived = lake.table("first").info.id
-        upstream = {"job_id": ids["second"], "position": 0, "upstream_id": ids["first"]}
-        connection.execute(sa.insert(t.job_upstream).values(**upstream))
-        for commit, label in ((made_at - 1, 1), (made_at, made)):
-            version = {"table_id": derived, "commit_snapshot": commit, "label": label}
-            connection.execute(sa.insert(t.version).values(**version))
-        row = t.job.c.name == "second"
-        values = {"state": "running", "node_id": "elsewhere", "watermark": lake.snapshot}
-        connection.execute(sa.update(t.job).where(row).values(**values))
-        first = sa.update(t.job).where(t.job.c.name == "first").values(watermark=lake.snapshot)
-        connection.execute(first)
-
-    def versions() -> list[tuple[int, int]]:
-        query = sa.select(t.version.c.commit_snapshot, t.version.c.label)
-        with lake._runtime.database.read() as connection:
-            return list(connection.execute(query.order_by("commit_snapshot")).all())
-
-    assert lake.purge().horizon == made_at
-    assert versions() == [(made_at, made)]
-    with lake._runtime.database.lock() as connection:
-        values = {"state": "completed", "node_id": None}
-        connection.execute(sa.update(t.job).where(row).values(**values))
-    done = lake.purge()
-    assert done.horizon > made_at
-    assert versions() == [(done.horizon, made)]
-    assert column(lake.table("first").to_arrow(at=done.horizon), "id") == list(range(5))
+    lake.purge()
+    lake.jobs.resume("copy", "again")
+    lake.run_until_fresh()
+    assert same(lake, "orders", "again")
 
 
 def test_a_tenant_is_not_told_of_the_jobs_of_others(

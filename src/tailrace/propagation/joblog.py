@@ -328,7 +328,7 @@ def claim(
         return row.node_id is None or row.node_id not in (alive or ())
 
     def may_claim(member: Member) -> bool:
-        row = rows.get(member.job.id)
+        row: Any = rows.get(member.job.id)
         if not _is_as_planned(row, member.job, work.to):
             return False
         at_rest = row.state == State.COMPLETED and row.node_id is None

@@ -20,6 +20,7 @@ from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.propagation.job import State
 from tailrace.propagation.node import live_nodes
+from tailrace.propagation.status import STOPPED
 from tailrace.store import lookup
 from tailrace.store.purge import Need, Purge
 from tailrace.store.purge import purge as purge_store
@@ -27,7 +28,6 @@ from tailrace.store.runtime import Runtime
 
 log = get_logger("tailrace.purge")
 
-_STOPPED = (State.PAUSED, State.CANCELED, State.ERROR)
 _J = t.job.c
 
 
@@ -90,7 +90,9 @@ class JobNeeds:
         Of jobs at rest none is needed as such: the one that the horizon shows is always kept.
         """
         up, out, v = t.job_upstream.c, t.job_output.c, t.version.c
-        since = sa.func.coalesce(_J.watermark, _J.claim_to)
+        # Who is rebuilt reads at its end only.
+        tails = _J.watermark >= lookup.oldest_snapshot(connection)
+        since = sa.case((tails, _J.watermark), else_=_J.claim_to)
         running = sa.or_(_J.state == State.RUNNING, _J.node_id.in_(self._live(connection)))
         query = (
             sa.select(_J.home, _J.name, out.table_id, sa.func.max(v.commit_snapshot).label("made"))
@@ -168,64 +170,47 @@ class _Family:
 
     def __init__(self, connection: sa.Connection, rows: Iterable[Any], live: set[str]) -> None:
         self._live = live
-        self._rows = {row.job_id: row for row in rows}
-        self._upstream: dict[int, list[int]] = {}
-        fresh = list(self._rows)
-        while fresh:
-            fresh = self._add_upstream(connection, fresh)
+        known = {row.job_id: row for row in rows}
+        self._upstream = joblog.upstream_of(connection, list(known))
+        beneath = {i for some in self._upstream.values() for i in some} - set(known)
+        others = {row.job_id: row for row in joblog.rows_by_id(connection, beneath)}
+        self._rows = known | others
         self._sources = joblog.sources_of(connection, list(self._rows))
         tables = {table for some in self._sources.values() for table in some}
         self._there = lookup.tables_there(connection, lookup.newest_snapshot(connection), tables)
         self._changed = joblog.last_changes(connection, tables)
-        # A derived table changed for its followers when its label did, not when that was committed.
-        self._changed.update(_labels(connection, tables))
 
-    def _add_upstream(self, connection: sa.Connection, ids: list[int]) -> list[int]:
-        c = t.job_upstream.c
-        for some in in_batches(ids):
-            query = sa.select(c.job_id, c.upstream_id).where(c.job_id.in_(some))
-            for row in connection.execute(query):
-                self._upstream.setdefault(row.job_id, []).append(row.upstream_id)
-        wanted = {up for number in ids for up in self._upstream.get(number, ())} - set(self._rows)
-        for some in in_batches(sorted(wanted)):
-            for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some))):
-                self._rows[row.job_id] = row
-        return [number for number in wanted if number in self._rows]
-
-    def _is_running(self, row: Any) -> bool:
-        return row.state == State.RUNNING or row.node_id in self._live
+    def _all_of(self, job_id: int) -> list[Any]:
+        """The rows of a job and of all beneath it; None for one that is not there."""
+        return [self._rows.get(i) for i in (job_id, *self._upstream.get(job_id, ()))]
 
     def is_fresh(self, job_id: int) -> bool:
-        """Whether nothing has changed that a job would have to read."""
-        row = self._rows.get(job_id)
+        """Whether nothing has changed that a job would have to read, nor those beneath it."""
+        return all(self._has_nothing_to_do(row) for row in self._all_of(job_id))
+
+    def _has_nothing_to_do(self, row: Any) -> bool:
         if row is None or row.watermark is None:
             return False
         if row.node_id is not None or row.claim_to is not None:
             return False
-        sources = self._sources.get(job_id, ())
-        return (
-            all(table in self._there for table in sources)
-            and all(self._changed.get(table, -1) <= row.watermark for table in sources)
-            and all(self.is_fresh(up) for up in self._upstream.get(job_id, ()))
+        sources = self._sources.get(row.job_id, ())
+        return all(
+            table in self._there and self._changed.get(table, -1) <= row.watermark
+            for table in sources
         )
 
     def is_stopped(self, job_id: int) -> bool:
-        """Whether a job goes on only when somebody does something, with it or upstream."""
-        row = self._rows.get(job_id)
-        if row is None:
-            return True
-        stopped = row.state in _STOPPED and not self._is_running(row)
-        return stopped or any(self.is_stopped(up) for up in self._upstream.get(job_id, ()))
+        """Whether a job goes on only when somebody does something: with it, or with one beneath
+        it that is behind.
+        """
+        row, *beneath = self._all_of(job_id)
+        if row.node_id in self._live:
+            return False
+        behind = [one for one in beneath if not self._has_nothing_to_do(one)]
+        return any(one is None or self._rests(one) for one in (row, *behind))
 
-
-def _labels(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:
-    c = t.version.c
-    query = sa.select(c.table_id, sa.func.max(c.label).label("label")).group_by(c.table_id)
-    return {
-        row.table_id: row.label
-        for some in in_batches(sorted(tables))
-        for row in connection.execute(query.where(c.table_id.in_(some)))
-    }
+    def _rests(self, row: Any) -> bool:
+        return row.state in STOPPED and row.node_id not in self._live
 
 
 class Purger:
