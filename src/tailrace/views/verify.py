@@ -162,7 +162,8 @@ class _Recompute:
         return find
 
     def _scan(self, table: Any, at: int) -> Scan:
-        with self._runtime.database.read() as connection:
+        with self._runtime.database.read_at_once() as connection:
+            lookup.check_snapshot(connection, at)
             files = lookup.data_files(connection, table, at)
         return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
 

@@ -515,8 +515,9 @@ def _explained(
     sizes: dict[str, int] = {}
     pending: dict[str, int] = {}
     inserts_only = True
-    with runtime.database.read() as connection:
+    with runtime.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
+        tails = watermark is not None and lookup.has_snapshot(connection, watermark)
         for given in made.inputs.values():
             if given.table is None:
                 sizes[given.name] = 0
@@ -524,7 +525,7 @@ def _explained(
             sizes[given.name] = sum(
                 f.rows for f in lookup.data_files(connection, given.table, newest)
             )
-            if watermark is not None and given.view is None:
+            if watermark is not None and tails and given.view is None:
                 plan = feed.plan(runtime, connection, given.table, watermark, newest, net=True)
                 if plan.rows:
                     pending[given.name] = plan.rows
