@@ -210,10 +210,9 @@ def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options:
     delta = b.delta(root)
     if delta is not None:
         parts.append(from_query(delta, [*columns, WEIGHT]))
-    left = (
-        exp.select(exp.Star(), exp.alias_(exp.func("sum", exp.column(WEIGHT)), "left_over"))
-        .from_(exp.Subquery(this=union_all(parts), alias=exp.TableAlias(this=exp.to_identifier("q"))))
-    )
+    left = exp.select(
+        exp.Star(), exp.alias_(exp.func("sum", exp.column(WEIGHT)), "left_over")
+    ).from_(exp.Subquery(this=union_all(parts), alias=exp.TableAlias(this=exp.to_identifier("q"))))
     left.set("expressions", [*(exp.column(c) for c in columns), left.expressions[1]])
     left = left.group_by(*(exp.column(c) for c in columns)).having("sum(_w) <> 0")
     text = as_one_query(b.program(left), b.numbers)
@@ -248,9 +247,8 @@ class StoredView:
         if again and again[0]:
             keys = sink.again_keys(self.layout)
             shown = ", ".join(f'"{key}" AS k{n}' for n, key in enumerate(keys)) or "1 AS k0"
-            run(
-                f"CREATE OR REPLACE TEMP TABLE again AS SELECT {shown} FROM change WHERE {sink.AGAIN}"
-            )
+            groups = f"SELECT {shown} FROM change WHERE {sink.AGAIN}"
+            run(f"CREATE OR REPLACE TEMP TABLE again AS {groups}")
             b = builder(changed, **options)
             query = sink.again(b, self.layout, {})
             once_more = as_one_query(b.program(query), b.numbers).sql("duckdb")

@@ -71,7 +71,9 @@ class Queries:
     def _where(self, alias: str, relation: Relation) -> str:
         return f" WHERE {self._condition(alias, relation)}" if self._random.random() < 0.5 else ""
 
-    def _some(self, alias: str, relation: Relation, prefix: str, most: int = 3) -> dict[str, tuple[str, str]]:
+    def _some(
+        self, alias: str, relation: Relation, prefix: str, most: int = 3
+    ) -> dict[str, tuple[str, str]]:
         """Columns to show: by new name, the expression and its kind."""
         names = self._random.sample(
             list(relation.columns), min(len(relation.columns), self._random.randint(1, most))
@@ -81,7 +83,9 @@ class Queries:
             for n, name in enumerate(names)
         }
 
-    def _select(self, items: dict[str, tuple[str, str]], rest: str, word: str = "SELECT") -> Relation:
+    def _select(
+        self, items: dict[str, tuple[str, str]], rest: str, word: str = "SELECT"
+    ) -> Relation:
         shown = ", ".join(f"{value} AS {name}" for name, (value, _) in items.items())
         return Relation(f"{word} {shown} {rest}", {name: kind for name, (_, kind) in items.items()})
 
@@ -90,7 +94,10 @@ class Queries:
         items = self._some(alias, relation, "f")
         numbers = relation.of("int")
         if numbers and self._random.random() < 0.4:
-            items["f9"] = (f"CASE WHEN {alias}.{numbers[0]} > 1 THEN 1 ELSE {alias}.{numbers[-1]} END", "int")
+            items["f9"] = (
+                f"CASE WHEN {alias}.{numbers[0]} > 1 THEN 1 ELSE {alias}.{numbers[-1]} END",
+                "int",
+            )
         return self._select(items, f"FROM {text}{self._where(alias, relation)}")
 
     def _pair(self, depth: int) -> tuple[str, str, Relation, Relation, str, str, str] | None:
@@ -98,7 +105,8 @@ class Queries:
         right_text, right, other = self._relation(depth - 1)
         for kind in self._random.sample(["int", "str"], 2):
             if left.of(kind) and right.of(kind):
-                on = f"{one}.{self._random.choice(left.of(kind))} = {other}.{self._random.choice(right.of(kind))}"
+                pick = self._random.choice
+                on = f"{one}.{pick(left.of(kind))} = {other}.{pick(right.of(kind))}"
                 break
         else:
             return None
@@ -144,10 +152,9 @@ class Queries:
         if self._random.random() < 0.5 or not (left.of("int") and right.of("int")):
             test = f"{word}EXISTS (SELECT 1 FROM {right_text} WHERE {on})"
         else:
-            test = (
-                f"{one}.{left.of('int')[0]} {word}IN "
-                f"(SELECT {other}.{right.of('int')[-1]} FROM {right_text}{self._where(other, right)})"
-            )
+            inner = f"SELECT {other}.{right.of('int')[-1]} FROM {right_text}"
+            inner += self._where(other, right)
+            test = f"{one}.{left.of('int')[0]} {word}IN ({inner})"
         return self._select(items, f"FROM {left_text} WHERE {test}")
 
     def _calls(self, alias: str, relation: Relation) -> dict[str, tuple[str, str]]:
@@ -187,7 +194,9 @@ class Queries:
 
     def _whole(self, depth: int) -> Relation:
         text, relation, alias = self._relation(depth)
-        return self._select(self._calls(alias, relation), f"FROM {text}{self._where(alias, relation)}")
+        return self._select(
+            self._calls(alias, relation), f"FROM {text}{self._where(alias, relation)}"
+        )
 
     def _distinct(self, depth: int) -> Relation:
         text, relation, alias = self._relation(depth)
@@ -249,7 +258,11 @@ class Queries:
             return self._filter(depth)
         self._names += 1
         name = f"q{self._names}"
-        groups = f"(SELECT {alias}.{keys[0]} AS k, count(*) AS n FROM {text} GROUP BY {alias}.{keys[0]})"
+        groups = (
+            f"(SELECT {alias}.{keys[0]} AS k, count(*) AS n FROM {text} GROUP BY {alias}.{keys[0]})"
+        )
         base = self._random.choice(_BASE)
         items = self._some("b", base, "b", 2) | {"n": (f"{name}.n", "int")}
-        return self._select(items, f"FROM {base.sql} AS b JOIN {groups} AS {name} ON b.a = {name}.k")
+        return self._select(
+            items, f"FROM {base.sql} AS b JOIN {groups} AS {name} ON b.a = {name}.k"
+        )

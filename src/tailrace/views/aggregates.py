@@ -1,8 +1,8 @@
-"""GROUP BY: what the groups are, which aggregate functions there are, and what is computed after."""
+"""GROUP BY: what the groups are, the aggregate functions, and what is computed after."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -57,12 +57,10 @@ def aggregate_calls(tree: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(tree, exp.Query):
         return
     if isinstance(tree, exp.Window):
-        for child in tree.iter_expressions():
-            if child is tree.this:
-                for inner in child.iter_expressions():
-                    yield from aggregate_calls(inner)
-            else:
-                yield from aggregate_calls(child)
+        own = tree.this
+        for part in (*own.iter_expressions(), *tree.iter_expressions()):
+            if part is not own:
+                yield from aggregate_calls(part)
         return
     if _is_call(tree):
         yield tree
@@ -91,11 +89,9 @@ def plain_call(call: exp.Expr) -> exp.Expr:
     argument = inner.this
     if isinstance(inner, exp.Count) and isinstance(argument, exp.Star):
         return exp.Count(this=_when(condition, exp.Literal.number(1)))
-    if isinstance(inner, exp.Count | exp.Sum | exp.Avg | exp.Min | exp.Max) and not isinstance(
-        argument, exp.Distinct
-    ):
-        if not inner.expressions:
-            return type(inner)(this=_when(condition, argument))
+    known = isinstance(inner, exp.Count | exp.Sum | exp.Avg | exp.Min | exp.Max)
+    if known and not isinstance(argument, exp.Distinct) and not inner.expressions:
+        return type(inner)(this=_when(condition, argument))
     return call.copy()
 
 
@@ -122,7 +118,8 @@ class Grouped:
             if column.name not in known and not column.table:
                 shown = column.name.rpartition("_")[0]
                 raise InvalidError(f"{shown!r} is neither in the GROUP BY nor in an aggregate")
-        return holder.this
+        made: exp.Expr = holder.this
+        return made
 
     def _replace(self, tree: exp.Expr) -> None:
         if isinstance(tree, exp.Query):
@@ -145,7 +142,8 @@ class Grouped:
         for call in calls:
             empty = exp.Literal.number(0) if isinstance(plain_call(call), exp.Count) else exp.Null()
             call.replace(empty)
-        return holder.this
+        made: exp.Expr = holder.this
+        return made
 
 
 class Aggregating:
@@ -185,7 +183,7 @@ class Aggregating:
         single = group is None
         return Grouped(node=node, single=single, open=opened, replaced=self._replaced)
 
-    def _take_calls(self, late: list[exp.Expr], moved: dict[str, exp.Expr]) -> None:
+    def _take_calls(self, late: list[exp.Expr], moved: Mapping[str, exp.Expr]) -> None:
         for tree in late:
             for call in aggregate_calls(tree):
                 text = call.sql("spark")
@@ -278,7 +276,9 @@ class Aggregating:
         parts = []
         names = self._names
         for members, number in zip(sets, numbers, strict=True):
-            items = [(names.new(c, names.types.get(c)), column_of(c)) for c in before.columns]
+            items: list[tuple[str, exp.Expr]] = [
+                (names.new(c, names.types.get(c)), column_of(c)) for c in before.columns
+            ]
             items += [
                 (
                     names.new(key, names.types.get(key)),

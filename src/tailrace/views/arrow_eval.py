@@ -6,7 +6,7 @@ out. What is not such a query at all is left to Spark (None).
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -18,6 +18,7 @@ from sqlglot import exp
 from tailrace.views.scope import conjuncts
 
 Tables = Mapping[str, pa.Table]
+_KNOWN = {"expressions", "from_", "where", "distinct"}
 
 
 def evaluate(query: exp.Expr, tables: Tables) -> pa.Table | None:
@@ -25,18 +26,8 @@ def evaluate(query: exp.Expr, tables: Tables) -> pa.Table | None:
     if isinstance(query, exp.Subquery):
         return evaluate(query.this, tables)
     if isinstance(query, exp.Union):
-        if query.args.get("distinct"):
-            return None
-        left, right = evaluate(query.left, tables), evaluate(query.right, tables)
-        if left is None or right is None or left.num_columns != right.num_columns:
-            return None
-        right = right.rename_columns(left.column_names)
-        if left.schema.types != right.schema.types:
-            return None
-        return pa.concat_tables([left, right])
-    if not isinstance(query, exp.Select) or query.args.get("joins") or query.args.get("group"):
-        return None
-    if any(query.args.get(part) for part in ("limit", "order", "laterals", "having", "windows")):
+        return _union(query, tables)
+    if not isinstance(query, exp.Select) or set(_said(query)) - _KNOWN:
         return None
     below = _source(query, tables)
     if below is None:
@@ -56,6 +47,15 @@ def evaluate(query: exp.Expr, tables: Tables) -> pa.Table | None:
     if query.args.get("distinct"):
         made = made.group_by(names).aggregate([])
     return made
+
+
+def _union(query: exp.Union, tables: Tables) -> pa.Table | None:
+    left, right = evaluate(query.left, tables), evaluate(query.right, tables)
+    if query.args.get("distinct") or left is None or right is None:
+        return None
+    if left.schema.types != right.schema.types:
+        return None
+    return pa.concat_tables([left, right.rename_columns(left.column_names)])
 
 
 def _source(query: exp.Select, tables: Tables) -> pa.Table | None:
@@ -102,7 +102,7 @@ def _condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
         return left & right if isinstance(tree, exp.And) else left | right
     kind = type(tree)
     if kind in _COMPARE and set(_said(tree)) == {"this", "expression"}:
-        one, other = tree.left, tree.right
+        one, other = tree.this, tree.args["expression"]
         if not isinstance(one, exp.Column):
             one, other, kind = other, one, _MIRROR.get(kind, kind)
         return _compared(
@@ -175,13 +175,13 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def _fits(number: Decimal, kind: pa.DataType) -> bool:
-    return abs(number) < 2 ** (kind.bit_width - 1)
+    return bool(abs(number) < 2 ** (kind.bit_width - 1))
 
 
 def _date(tree: exp.Expr) -> pa.Scalar | None:
     if not isinstance(tree, exp.Literal) or not tree.is_string:
         return None
     try:
-        return pa.scalar(datetime.date.fromisoformat(tree.this), pa.date32())
+        return pa.scalar(dt.date.fromisoformat(tree.this), pa.date32())
     except ValueError:
         return None

@@ -67,7 +67,8 @@ class Call:
 
     @property
     def argument(self) -> exp.Expr:
-        return self.source.call.this
+        found: exp.Expr = self.source.call.this
+        return found
 
     @property
     def is_min(self) -> bool:
@@ -121,7 +122,7 @@ def layout_of(query: Query) -> Layout:
         inexact = inexact_columns(groups.input)
         keys = [key for key in groups.keys if key not in inexact]
         if keys:
-            return _keyed(root, limit, shown, groups, keys, reason)
+            return _keyed(root, limit, shown, keys, reason)
         raise UnsupportedError(
             f"{reason}, and no group's key tells which rows are affected by a change"
         )
@@ -237,7 +238,6 @@ def _keyed(
     root: Node,
     limit: Limit | None,
     shown: list[StoredColumn],
-    groups: Aggregate,
     keys: list[str],
     reason: str,
 ) -> Layout:

@@ -28,7 +28,7 @@ class Node:
         return ()
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below it."""
+        """The node and all below it."""
         yield self
         for child in self.inputs:
             yield from child.walk()

@@ -67,12 +67,10 @@ class Fetch:
     name: str
     source: str
     state: State
-    field: str
+    own: str  # the field
     keys: str
     key: str  # the column of the keys
-    fields: set[str] = field(default_factory=set)
-    # Conditions over the source's fields that every user of it has; filled in at the end.
-    conditions: list[list[exp.Expr]] = field(default_factory=list)
+    fields: set[str] = field(default_factory=set)  # that are wanted
 
 
 Step = Relation | Keys | Fetch
@@ -109,7 +107,7 @@ def fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
     ]
     source = exp.alias_(exp.to_table(f"{step.state}_{numbers[step.source]}"), "t", table=True)
     same = exp.NullSafeEQ(
-        this=exp.column(exp.to_identifier(step.field, quoted=True), table="t"),
+        this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
         expression=exp.column(step.key, table="k"),
     )
     keys = exp.select(exp.column(step.key)).distinct().from_(step.keys)
@@ -210,7 +208,7 @@ class Builder:
         if text not in self._names:
             name = self._names[text] = f"f{len(self._names)}"
             self._steps[name] = Fetch(
-                name=name, source=scan.source, state=state, field=own, keys=keys, key=key
+                name=name, source=scan.source, state=state, own=own, keys=keys, key=key
             )
         step = self._steps[self._names[text]]
         assert isinstance(step, Fetch)

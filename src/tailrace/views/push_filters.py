@@ -27,7 +27,8 @@ def filtered(node: Node, condition: exp.Expr) -> Node:
     return node
 
 
-def _filtered(node: Node, condition: exp.Expr) -> Node:
+# One branch for each operator.
+def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
     used = columns_in(condition)
     if not used:
         return Filter(columns=node.columns, input=node, condition=condition)

@@ -312,7 +312,7 @@ class Refresh:
                 known = self._result_types(run, made.layout)
                 frame = self._all_rows(run, known)
                 kinds = {f["name"]: f["type"] for f in frame.schema.jsonValue()["fields"]}
-            plain = [name for name in frame.columns]
+            plain = list(frame.columns)
             if made.layout is None:
                 self._memory["plain"] = plain
                 names = {name: name for name in plain}
@@ -433,7 +433,7 @@ class Refresh:
             own = {column.column: column.name for column in layout.columns}
             stored_limit = None if limit is None else (own[limit[0]], limit[1], "k0")
             if small:
-                self._bring_in(run, b, layout, run.collect(program, stored_limit))
+                self._bring_in(run, layout, run.collect(program, stored_limit))
             else:
                 self._bring_in_frame(run, b, layout, run.frame(program, stored_limit))
         finally:
@@ -451,7 +451,7 @@ class Refresh:
         else:
             table.append(run.frame(b.program(query)).toDF(*names))
 
-    def _bring_in(self, run: Run, b: Builder, layout: Layout, found: pa.Table) -> None:
+    def _bring_in(self, run: Run, layout: Layout, found: pa.Table) -> None:
         """Apply a change that is in memory."""
         again = found.filter(found.column(sink.AGAIN))
         places = found.filter(pc.is_valid(found.column(sink.FILE)))

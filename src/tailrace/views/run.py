@@ -22,6 +22,7 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import CHANGE, FILE, POS
 from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_session import SparkProvider
 from tailrace.views import sink
 from tailrace.views.arrow_eval import arrow_condition, evaluate
 from tailrace.views.program import WEIGHT, Fetch, Keys, Program, State, Step, names_in
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _numbers = itertools.count()
-
-
-class Cancelled(Exception):
-    """Not an error: a plan turned out to be too large for its way."""
 
 
 @dataclass(kw_only=True)
@@ -173,7 +170,7 @@ class Run:
         source = self._by_name[step.source]
         whole = source.new() if step.state is State.NEW else source.old()
         table = whole.table.narrowed(sorted(step.fields))
-        column = table.column(step.field)
+        column = table.column(step.own)
         narrow = replace(whole, table=table)
         keys = self._local.get(step.keys)
         if keys is not None:
@@ -201,9 +198,10 @@ class Run:
             return narrow
         keys = self._frames[step.keys]
         with spark_faults():
-            low, high, nulls = keys.agg(
+            found = keys.agg(
                 F.min(step.key), F.max(step.key), F.count(F.when(F.col(step.key).isNull(), 1))
-            ).first()
+            ).collect()
+        low, high, nulls = found[0]
         if low is None:
             return narrow
         wanted = _Range(column, pa.array([low, high] + ([None] if nulls else []), column.type))
@@ -216,7 +214,7 @@ class Run:
         keys = self._as_frame(step.keys).select(F.col(step.key).alias("tailrace_key")).distinct()
         if step.keys in self._local:
             keys = F.broadcast(keys)
-        same = F.col(f"`{step.field}`").eqNullSafe(F.col("tailrace_key"))
+        same = F.col(f"`{step.own}`").eqNullSafe(F.col("tailrace_key"))
         return rows.join(keys, same, "left_semi")
 
     def _stats(self, narrow: Scan, column_id: int) -> Any:
@@ -304,14 +302,11 @@ class Run:
             frame.unpersist()
 
 
-class _Fixed:
+class _Fixed(SparkProvider):
     """Gives one session."""
 
     def __init__(self, session: SparkSession) -> None:
-        self.session = session
-
-    def __call__(self) -> SparkSession:
-        return self.session
+        super().__init__(session)
 
 
 class _Range(Wanted):
@@ -332,7 +327,7 @@ def with_weights(changes: pa.Table, columns: Iterable[str]) -> pa.Table:
     """Changes in memory with `_w` in place of their kind."""
     is_insert = pc.equal(changes.column(CHANGE), "insert")
     weight = pc.if_else(is_insert, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
-    kept = changes.select([name for name in columns])
+    kept = changes.select(list(columns))
     return kept.append_column(WEIGHT, weight)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -71,7 +71,8 @@ class Scope:
         holder = exp.Paren(this=tree.copy())
         for column in outside_queries(holder):
             column.replace(self._bound(column))
-        return holder.this
+        made: exp.Expr = holder.this
+        return made
 
     def _bound(self, column: exp.Column) -> exp.Expr:
         if isinstance(column.this, exp.Star):
@@ -123,13 +124,14 @@ def columns_in(tree: exp.Expr) -> set[str]:
     return {column.name for column in tree.find_all(exp.Column)}
 
 
-def renamed(tree: exp.Expr, names: dict[str, exp.Expr]) -> exp.Expr:
+def renamed(tree: exp.Expr, names: Mapping[str, exp.Expr]) -> exp.Expr:
     """A copy of an expression with other expressions in place of columns."""
     holder = exp.Paren(this=tree.copy())
     for column in list(holder.find_all(exp.Column)):
         if column.name in names:
             column.replace(names[column.name].copy())
-    return holder.this
+    made: exp.Expr = holder.this
+    return made
 
 
 def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:
@@ -180,7 +182,7 @@ class Names:
             for name in columns_in(tree)
             if name in self.types
         }
-        found = annotate_types(renamed(tree, typed), dialect="spark").type  # type: ignore[arg-type]
+        found = annotate_types(renamed(tree, typed), dialect="spark").type
         return found if isinstance(found, exp.DataType) else exp.DataType.build("unknown")
 
     def is_exact(self, tree: exp.Expr) -> bool:

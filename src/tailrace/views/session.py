@@ -45,5 +45,7 @@ def small_session(session: SparkSession) -> SparkSession:
             for name, value in _SMALL.items():
                 found.conf.set(name, value)
     for name in _MEANING:
-        found.conf.set(name, session.conf.get(name))
+        meant = session.conf.get(name)
+        if meant is not None:
+            found.conf.set(name, meant)
     return found

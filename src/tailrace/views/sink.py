@@ -76,8 +76,9 @@ def all_rows(b: Builder, layout: Layout, types: Types, within: Within | None = N
         if call.total is not None:
             total = _zero_if_null(exp.Sum(this=tree.copy()))
             states.append(exp.alias_(total, call.total))
-    made = exp.select(*items(groups.keys), *states).from_(sub(below))
+    made: exp.Query = exp.select(*items(groups.keys), *states).from_(sub(below))
     if groups.keys:
+        assert isinstance(made, exp.Select)
         made = made.group_by(*items(groups.keys))
     if within is not None:
         made = only_with(made, within, [*groups.keys, *_state_names(layout)])
@@ -281,7 +282,7 @@ def _merge(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
     grouped = exp.select(*items(groups.keys), *states).from_(sub(delta))
     if groups.keys:
         grouped = grouped.group_by(*items(groups.keys))
-    moved = [
+    moved: list[exp.Expr] = [
         exp.NEQ(this=_zero_if_null(column_of(name)), expression=_number(0))
         for name in _state_names(layout)
         if not name.startswith(f"{OWN_PREFIX}m")

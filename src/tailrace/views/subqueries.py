@@ -17,7 +17,8 @@ from tailrace.views.scope import (
 )
 
 if TYPE_CHECKING:
-    from tailrace.views.translate import Env, From, Result, Translator
+    from tailrace.views.from_clause import Env, From, Result
+    from tailrace.views.translate import Translator
 
 # What passes a NULL on: a comparison of it is never true.
 _STRICT = (exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Cast)
@@ -30,9 +31,7 @@ class Subqueries:
     def __init__(self, translator: Translator, env: Env) -> None:
         self._translator, self._env = translator, env
 
-    def condition(
-        self, condition: exp.Expr, found: From, scope: Scope
-    ) -> exp.Expr | None:
+    def condition(self, condition: exp.Expr, found: From, scope: Scope) -> exp.Expr | None:
         """Bind a condition of a WHERE; None if it has become a join."""
         return self.bound(scope.bind(condition), found, scope)
 
@@ -45,10 +44,10 @@ class Subqueries:
             positive ^= isinstance(inner, exp.Not)
             inner = inner.this
         if isinstance(inner, exp.Exists):
-            self._exists(inner.this, found, scope, positive)
+            self._exists(inner.this, found, scope, positive=positive)
             return None
         if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-            self._in(inner, found, scope, positive)
+            self._in(inner, found, scope, positive=positive)
             return None
         if isinstance(inner, exp.And) and positive:
             left = [self.bound(part, found, scope) for part in conjuncts(inner)]
@@ -63,7 +62,7 @@ class Subqueries:
 
     # --- EXISTS and IN ----------------------------------------------------------------------
 
-    def _exists(self, query: exp.Expr, found: From, scope: Scope, positive: bool) -> None:
+    def _exists(self, query: exp.Expr, found: From, scope: Scope, *, positive: bool) -> None:
         result = self._subquery(query, scope)
         left = found.collapse()
         self._check_open(result, left)
@@ -72,7 +71,7 @@ class Subqueries:
             raise UnsupportedError("EXISTS of a query that always has a row")
         found.parts = [self._translator.key_join(kind, left, result.node, list(result.open))]
 
-    def _in(self, tree: exp.In, found: From, scope: Scope, positive: bool) -> None:
+    def _in(self, tree: exp.In, found: From, scope: Scope, *, positive: bool) -> None:
         query = tree.args["query"]
         result = self._subquery(query.this if isinstance(query, exp.Subquery) else query, scope)
         needles = tree.this
@@ -111,9 +110,10 @@ class Subqueries:
                 )
             strict = self._is_strict(place, holder)
             inner = query.this if isinstance(query, exp.Subquery) else query
-            value = self._scalar(inner, found, scope, strict)
+            value = self._scalar(inner, found, scope, strict=strict)
             place.replace(value)
-        return holder.this
+        made: exp.Expr = holder.this
+        return made
 
     def _is_strict(self, query: exp.Expr, holder: exp.Expr) -> bool:
         """Whether the condition cannot be true if the subquery's value is NULL."""
@@ -122,9 +122,7 @@ class Subqueries:
             above = above.parent
         return isinstance(above, _COMPARISONS) and above.parent is holder
 
-    def _scalar(
-        self, query: exp.Expr, found: From, scope: Scope, strict: bool
-    ) -> exp.Expr:
+    def _scalar(self, query: exp.Expr, found: From, scope: Scope, *, strict: bool) -> exp.Expr:
         result = self._subquery(query, scope)
         if len(result.outputs) != 1:
             raise InvalidError("a scalar subquery needs one column")
@@ -139,12 +137,13 @@ class Subqueries:
             left = found.collapse()
             found.parts = [self._translator.key_join(JoinKind.LEFT, left, node, [])]
             return column
-        if strict and result.on_empty is None:
+        known = found.columns | set(node.columns)
+        closed = all(columns_in(c) <= known for c in result.open)
+        if strict and result.on_empty is None and closed:
             # Where there is no row, the condition is not true: an inner join.
-            if all(columns_in(c) <= found.columns | set(node.columns) for c in result.open):
-                found.parts.append(node)
-                found.conditions += result.open
-                return column
+            found.parts.append(node)
+            found.conditions += result.open
+            return column
         left = found.collapse()
         self._check_open(result, left)
         marker = None

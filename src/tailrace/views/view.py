@@ -18,11 +18,11 @@ POLICIES = ("auto", "incremental", "full")
 
 
 class ViewConsumer(Consumer):
-    """See the module. Its options are made by `lake.create_view`:
+    """See the module. Its options are made by `lake.create_view`.
 
-    `view` (its name), `query` (spelled out), `policy`, `table` (the stored one), `views` (the
-    jobs of the views that the query names), `fields` (the columns that it uses, by table), and
-    `replaces` (the job of the view that it takes the place of).
+    They are `view` (its name), `query` (spelled out), `policy`, `table` (the stored one), `views`
+    (the jobs of the views that the query names), `fields` (the columns that it uses, by table),
+    and `replaces` (the job of the view that it takes the place of).
     """
 
     def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

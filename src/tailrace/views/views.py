@@ -430,8 +430,8 @@ def check_with_spark(session: Any, made: Definition) -> None:
         frames[f"t{number}"] = frame
         names[key] = f"tailrace_check_t{number}"
     tree = with_tables(made.tree, lambda key: names[key]).sql("spark")
-    for name in frames:
-        frames[name].createOrReplaceTempView(f"tailrace_check_{name}")
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(f"tailrace_check_{name}")
     try:
         with spark_faults():
             session.sql(tree).schema  # noqa: B018  (reading it is the check)

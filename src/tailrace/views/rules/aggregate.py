@@ -23,6 +23,8 @@ from tailrace.views.rules.rule import (
 
 
 class AggregateRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Aggregate, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.keys))
         query = b.rows(node.input, state, below)

@@ -12,6 +12,8 @@ from tailrace.views.rules.rule import Rule, items
 
 
 class ConstantRule(Rule):
+    """See the module."""
+
     def rows(
         self,
         b: Builder,  # noqa: ARG002
@@ -26,5 +28,5 @@ class ConstantRule(Rule):
             return exp.select(*items(node.columns)).from_(rows)
         return exp.select(exp.alias_(exp.Literal.number(1), "one"))
 
-    def delta(self, b: Builder, node: Any) -> exp.Query:
+    def delta(self, b: Builder, node: Any) -> exp.Query:  # noqa: ARG002
         raise AssertionError("literal rows have no sources")

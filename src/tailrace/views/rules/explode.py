@@ -10,6 +10,8 @@ from tailrace.views.rules.rule import Rule, items, only_with, same_columns, sub,
 
 
 class ExplodeRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Explode, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.input.columns))
         made = self._over(node, b.rows(node.input, state, below), weight=False)
@@ -29,6 +31,6 @@ class ExplodeRule(Rule):
             outer=node.outer or None,
             alias=exp.TableAlias(this=exp.to_identifier("x"), columns=names),
         )
-        made = exp.select(*items(weighted(node.columns, weight))).from_(sub(query))
+        made = exp.select(*items(weighted(node.columns, weight=weight))).from_(sub(query))
         made.append("laterals", lateral)
         return made

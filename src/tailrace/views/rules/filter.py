@@ -12,6 +12,8 @@ from tailrace.views.rules.rule import Rule, from_query, weighted
 
 
 class FilterRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Filter, state: State, within: Within | None) -> exp.Query:
         return self._over(node, b.rows(node.input, state, within), weight=False)
 
@@ -21,7 +23,7 @@ class FilterRule(Rule):
         return self._over(node, below, weight=True)
 
     def _over(self, node: Filter, query: exp.Query, *, weight: bool) -> exp.Query:
-        return from_query(query, weighted(node.columns, weight)).where(node.condition.copy())
+        return from_query(query, weighted(node.columns, weight=weight)).where(node.condition.copy())
 
     def touched(self, b: Builder, node: Filter, columns: Sequence[str]) -> list[exp.Query]:
         if is_simple(node):

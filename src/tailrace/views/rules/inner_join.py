@@ -54,11 +54,15 @@ class _Chain:
 
 
 class InnerJoinRule(Rule):
+    """See the module."""
+
     # --- rows -------------------------------------------------------------------------------
 
     def rows(self, b: Builder, node: InnerJoin, state: State, within: Within | None) -> exp.Query:
         if within is None:
-            queries = [(part, b.rows(part, state)) for part in self._connected(node, [], False)]
+            queries = [
+                (part, b.rows(part, state)) for part in self._connected(node, [], narrow=False)
+            ]
             return self._joined(node, queries, None)
         same = _classes(node)
         chain = _Chain()
@@ -69,7 +73,7 @@ class InnerJoinRule(Rule):
         }
         # Inputs that have the keys first, of those the ones with the fewest rows.
         first = sorted(held, key=lambda part: (b.is_changed(part), not _is_narrow(part)))
-        for part in self._connected(node, first, True):
+        for part in self._connected(node, first, narrow=True):
             limit = self._narrower(b, part, chain, same) or held.get(part)
             if limit is None:
                 limit = self._sideways(b, part, chain, same)
@@ -152,7 +156,7 @@ class InnerJoinRule(Rule):
             delta = exp.select(*items([*changed.columns, WEIGHT])).from_(b.relation(delta, "d"))
         chain = _Chain([_Placed(changed, delta, _is_narrow(changed))])
         place = node.parts.index(changed)
-        for part in self._connected(node, [changed], True)[1:]:
+        for part in self._connected(node, [changed], narrow=True)[1:]:
             state = State.NEW if node.parts.index(part) < place else State.OLD
             limit = self._narrower(b, part, chain, same) or self._sideways(b, part, chain, same)
             chain.placed.append(_Placed(part, b.rows(part, state, limit), _is_narrow(part)))
@@ -183,7 +187,7 @@ class InnerJoinRule(Rule):
             chain = _Chain(
                 [_Placed(changed, from_query(_or_fail(b.delta(changed)), changed.columns), True)]
             )
-            order = self._connected(node, [changed], True)[1:]
+            order = self._connected(node, [changed], narrow=True)[1:]
             for part in order:
                 if set(columns) <= chain.columns:
                     break
@@ -197,7 +201,7 @@ class InnerJoinRule(Rule):
 
     # --- order and text ---------------------------------------------------------------------
 
-    def _connected(self, node: InnerJoin, first: Sequence[Node], narrow: bool) -> list[Node]:
+    def _connected(self, node: InnerJoin, first: Sequence[Node], *, narrow: bool) -> list[Node]:
         """All inputs: the given ones first, then each that is joined to one before it."""
         order = list(first[:1] if first else node.parts[:1])
         waiting = [part for part in (*first, *node.parts) if part not in order]

@@ -34,6 +34,8 @@ _JOINS = {
 
 
 class KeyJoinRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: KeyJoin, state: State, within: Within | None) -> exp.Query:
         left_within = right_within = None
         # Of a full join, rows of the right side have no left columns to go by.

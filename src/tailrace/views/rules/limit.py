@@ -10,6 +10,8 @@ from tailrace.views.rules.rule import Rule, difference, from_query, only_with
 
 
 class LimitRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Limit, state: State, within: Within | None) -> exp.Query:
         made = from_query(b.rows(node.input, state), node.columns)
         made = made.order_by(*(tree.copy() for tree in node.order))

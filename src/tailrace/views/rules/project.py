@@ -18,6 +18,8 @@ def _passed(node: Project) -> dict[str, str]:
 
 
 class ProjectRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Project, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(_passed(node))
         query = b.rows(node.input, state, below)

@@ -44,7 +44,7 @@ def from_query(query: exp.Query | exp.Table, columns: Sequence[str]) -> exp.Sele
     return exp.select(*items(columns)).from_(sub(query))
 
 
-def weighted(columns: Sequence[str], weight: bool) -> tuple[str, ...]:
+def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
     """Columns, with the weight if rows have one."""
     return (*columns, WEIGHT) if weight else tuple(columns)
 

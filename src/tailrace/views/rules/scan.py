@@ -17,6 +17,8 @@ def _renamed(scan: Scan) -> list[exp.Expr]:
 
 
 class ScanRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Scan, state: State, within: Within | None) -> exp.Query:
         if node.source not in b.changed:
             state = State.NEW
@@ -39,7 +41,7 @@ class ScanRule(Rule):
             .from_(b.leaf(node.source, "delta"))
             .where(exp.GT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)))
         )
-        kept = exp.select(*items_of(node, "n")).from_(
+        kept = exp.select(*_items_of(node, "n")).from_(
             exp.alias_(exp.to_table(fetched), "n", table=True)
         )
         same = exp.and_(
@@ -64,7 +66,7 @@ class ScanRule(Rule):
         return exp.select(*_renamed(node), *items([WEIGHT])).from_(b.leaf(node.source, "delta"))
 
 
-def items_of(scan: Scan, relation: str) -> list[exp.Expr]:
+def _items_of(scan: Scan, relation: str) -> list[exp.Expr]:
     return [
         exp.alias_(exp.column(exp.to_identifier(own, quoted=True), table=relation), name)
         for own, name in zip(scan.fields, scan.columns, strict=True)

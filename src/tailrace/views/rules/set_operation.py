@@ -10,6 +10,8 @@ from tailrace.views.rules.rule import Rule, affected, difference, sub
 
 
 class SetOperationRule(Rule):
+    """See the module."""
+
     def rows(
         self, b: Builder, node: SetOperation, state: State, within: Within | None
     ) -> exp.Query:

@@ -12,6 +12,8 @@ from tailrace.views.rules.rule import Rule, sub, union_all, weighted
 
 
 class UnionRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Union, state: State, within: Within | None) -> exp.Query:
         parts = []
         for part in node.parts:
@@ -32,7 +34,9 @@ class UnionRule(Rule):
         named = [
             exp.alias_(exp.column(own), name)
             for own, name in zip(
-                weighted(part.columns, weight), weighted(node.columns, weight), strict=True
+                weighted(part.columns, weight=weight),
+                weighted(node.columns, weight=weight),
+                strict=True,
             )
         ]
         return exp.select(*named).from_(sub(query))

@@ -21,6 +21,8 @@ from tailrace.views.rules.rule import (
 
 
 class WindowRule(Rule):
+    """See the module."""
+
     def rows(self, b: Builder, node: Window, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.partition))
         query = b.rows(node.input, state, below)
