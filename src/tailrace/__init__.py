@@ -27,11 +27,15 @@ from tailrace.store.sweep import Sweep
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.version import __version__
+from tailrace.views.explain import Explanation
+from tailrace.views.verify import Report as VerifyReport
+from tailrace.views.views import View
 
 __all__ = [
     "Changes",
     "ConflictError",
     "CorruptError",
+    "Explanation",
     "InvalidError",
     "Iteration",
     "JobContext",
@@ -52,6 +56,8 @@ __all__ = [
     "Trigger",
     "UnavailableError",
     "Usage",
+    "VerifyReport",
+    "View",
     "__version__",
     "connect",
     "consumer",

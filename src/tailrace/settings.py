@@ -14,11 +14,11 @@ class Settings:
     """Passed to `tailrace.connect(settings=…)`; the defaults suit a laptop and a small cluster."""
 
     # Rows that the driver itself reads (a small table, a small change feed) before Spark is asked.
-    local_rows: int = 200_000
+    local_rows: int = 500_000
     # The same limit by the compressed size of the Parquet objects involved.
     local_bytes: int = 256 * 1024 * 1024
     # Key values that the driver compares, one row group at a time, before a Spark join is cheaper.
-    local_keys: int = 16_000_000
+    local_keys: int = 32_000_000
     # Rows under deletes that are masked by broadcast bitmaps (an eighth of a byte each);
     # a scan with more is an anti-join with the delete files.
     bitmap_rows: int = 400_000_000

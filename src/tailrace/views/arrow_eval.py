@@ -6,6 +6,7 @@ out. What is not such a query at all is left to Spark (None).
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 from collections.abc import Mapping
 from decimal import Decimal
@@ -152,16 +153,18 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
     """A literal as a value of a column's type; None where Spark might compare otherwise."""
     if isinstance(tree, exp.Paren):
         return _literal(tree.this, kind)
-    if isinstance(tree, exp.Neg) and isinstance(tree.this, exp.Literal):
-        tree = exp.Literal.number(f"-{tree.this.this}")
-    if isinstance(tree, exp.Cast) and tree.to.is_type("date") and kind == pa.date32():
-        return _date(tree.this)
+    sign = 1
+    if isinstance(tree, exp.Neg):
+        sign, tree = -1, tree.this
+    if kind == pa.date32():
+        day = _day(tree)
+        return None if day is None else pa.scalar(day, kind)
     if not isinstance(tree, exp.Literal):
         return None
     if tree.is_string:
-        return pa.scalar(tree.this, kind) if kind == pa.string() else None
+        return pa.scalar(tree.this, kind) if kind == pa.string() and sign > 0 else None
     try:
-        number = Decimal(tree.this)
+        number = sign * Decimal(tree.this)
     except ArithmeticError:
         return None
     if pa.types.is_integer(kind) and number == int(number) and abs(number) < 2**31:
@@ -178,10 +181,32 @@ def _fits(number: Decimal, kind: pa.DataType) -> bool:
     return bool(abs(number) < 2 ** (kind.bit_width - 1))
 
 
-def _date(tree: exp.Expr) -> pa.Scalar | None:
-    if not isinstance(tree, exp.Literal) or not tree.is_string:
+def _day(tree: exp.Expr) -> dt.date | None:
+    """A date that is written out, or some days, months or years from one."""
+    if isinstance(tree, exp.Paren):
+        return _day(tree.this)
+    if isinstance(tree, exp.Cast) and tree.to.is_type("date"):
+        text = tree.this
+        if isinstance(text, exp.Literal) and text.is_string:
+            try:
+                return dt.date.fromisoformat(text.this)
+            except ValueError:
+                return None
+    if isinstance(tree, exp.Add | exp.Sub) and isinstance(tree.expression, exp.Interval):
+        day, interval = _day(tree.this), tree.expression
+        count = interval.this
+        if day is not None and isinstance(count, exp.Literal) and count.this.isdigit():
+            sign = 1 if isinstance(tree, exp.Add) else -1
+            return _moved(day, sign * int(count.this), interval.text("unit").upper())
+    return None
+
+
+def _moved(day: dt.date, count: int, unit: str) -> dt.date | None:
+    if unit in ("DAY", "DAYS"):
+        return day + dt.timedelta(days=count)
+    if unit not in ("MONTH", "MONTHS", "YEAR", "YEARS"):
         return None
-    try:
-        return pa.scalar(dt.date.fromisoformat(tree.this), pa.date32())
-    except ValueError:
-        return None
+    months = day.year * 12 + day.month - 1 + count * (12 if unit.startswith("YEAR") else 1)
+    year, month = divmod(months, 12)
+    last = calendar.monthrange(year, month + 1)[1]
+    return dt.date(year, month + 1, min(day.day, last))

@@ -161,7 +161,7 @@ def _cost(layout: Layout, facts: Facts) -> float:
     if not _is_own_change(layout):
         # Others are read by keys, which costs a part of a scan; how much is learned.
         read = 0.5 * sum(facts.sizes.get(scan.source, 0) for scan in layout.root.scans)
-    whole = _read_whole(layout.root, facts)
+    whole = _read_whole(layout, facts)
     return _START + _CHANGE_FACTOR * changed + read + whole
 
 
@@ -171,13 +171,13 @@ def _is_own_change(layout: Layout) -> bool:
     return is_simple(node) and layout.way is not Way.KEYS
 
 
-def _read_whole(node: Node, facts: Facts) -> float:
+def _read_whole(layout: Layout, facts: Facts) -> float:
     """Operators over all rows, whose input is computed before and after."""
     found = 0.0
-    for one in node.walk():
+    for one in layout.root.walk():
         whole = (
             isinstance(one, Limit)
-            or (isinstance(one, Aggregate) and not one.keys and one is not node)
+            or (isinstance(one, Aggregate) and not one.keys and one is not layout.groups)
             or (isinstance(one, Window) and not one.partition)
         )
         if whole and any(isinstance(s, Scan) and s.source in facts.changes for s in one.walk()):

@@ -105,13 +105,15 @@ def fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
     fields = [
         exp.column(exp.to_identifier(name, quoted=True), table="t") for name in sorted(step.fields)
     ]
-    source = exp.alias_(exp.to_table(f"{step.state}_{numbers[step.source]}"), "t", table=True)
+    source = exp.alias_(
+        exp.to_table(f"{step.state}_{numbers[step.source]}"), "t", table=True, copy=False
+    )
     same = exp.NullSafeEQ(
         this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
         expression=exp.column(step.key, table="k"),
     )
-    keys = exp.select(exp.column(step.key)).distinct().from_(step.keys)
-    made = exp.select(*fields).from_(source)
+    keys = exp.select(exp.column(step.key)).distinct(copy=False).from_(step.keys, copy=False)
+    made = exp.select(*fields).from_(source, copy=False)
     join = exp.Join(
         this=exp.Subquery(this=keys, alias=_alias("k")), side="LEFT", kind="SEMI", on=same
     )
@@ -188,16 +190,19 @@ class Builder:
         for part in unique.values():
             names = [item.alias_or_name for item in part.selects]
             items = [
-                exp.alias_(column_of(old), new) for old, new in zip(names, columns, strict=True)
+                exp.alias_(column_of(old), new, copy=False)
+                for old, new in zip(names, columns, strict=True)
             ]
-            selects.append(exp.select(*items).from_(exp.Subquery(this=part, alias=_alias("q"))))
+            selects.append(
+                exp.select(*items).from_(exp.Subquery(this=part, alias=_alias("q")), copy=False)
+            )
         every: exp.Query = selects[0]
         for other in selects[1:]:
             every = exp.union(every, other, distinct=False, copy=False)
         query = (
             exp.select(*(column_of(c) for c in columns))
-            .distinct()
-            .from_(exp.Subquery(this=every, alias=_alias("q")))
+            .distinct(copy=False)
+            .from_(exp.Subquery(this=every, alias=_alias("q")), copy=False)
         )
         return self._step("k", query, lambda name: Keys(name=name, query=query, columns=columns))
 

@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+# Changed rows up to which a plan is tiny.
+_TINY_ROWS = 50_000
+
+
 @dataclass(kw_only=True)
 class _Delta:
     """What is known of a source's change before it is read."""
@@ -287,6 +291,7 @@ class Refresh:
             stored=stored,
             names=self._stored_names,
             small=small,
+            tiny=sum(delta.rows for delta in changed.values()) <= _TINY_ROWS,
             check=self._check_canceled,
         )
 

@@ -68,14 +68,15 @@ class Run:
         stored: Callable[[], Scan] | None,
         names: Mapping[str, str],
         small: bool,
+        tiny: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """`names`: the stored table's columns, and what programs call them.
 
-        `small`: the changes are in memory.
+        `small`: the changes are in memory; `tiny`: they are a few thousand rows.
         """
         self._user = runtime.spark()
-        self.session: SparkSession = small_session(self._user) if small else self._user
+        self.session: SparkSession = small_session(self._user, tiny=tiny) if small else self._user
         self._runtime = replace(runtime, spark=_Fixed(self.session))
         self._sources = {source.number: source for source in sources.values()}
         self._by_name = dict(sources)
@@ -277,7 +278,8 @@ class Run:
         if name not in self._frames:
             self._bring(name)
             if name in self._local:
-                frame = spark_scan.local_frame(self._runtime, self._local[name])
+                # In one partition: what follows then needs no exchange, and is one task.
+                frame = spark_scan.local_frame(self._runtime, self._local[name]).coalesce(1)
             elif name in self._queries:
                 frame = self._sql(self._queries[name])
             else:

@@ -32,17 +32,20 @@ _SMALL = {
     # Several small files are one task.
     "spark.sql.files.openCostInBytes": str(1024 * 1024),
 }
+# For a few thousand rows, compiling a stage takes longer than interpreting it.
+_TINY = {"spark.sql.codegen.wholeStage": "false"}
 _lock = Lock()
-_known: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
+_known: WeakKeyDictionary[SparkSession, dict[bool, SparkSession]] = WeakKeyDictionary()
 
 
-def small_session(session: SparkSession) -> SparkSession:
-    """The session for small plans that belongs to a user's session."""
+def small_session(session: SparkSession, *, tiny: bool) -> SparkSession:
+    """The session for small plans, or for tiny ones, that belongs to a user's session."""
     with _lock:
-        found = _known.get(session)
+        both = _known.setdefault(session, {})
+        found = both.get(tiny)
         if found is None:
-            found = _known[session] = session.newSession()
-            for name, value in _SMALL.items():
+            found = both[tiny] = session.newSession()
+            for name, value in {**_SMALL, **(_TINY if tiny else {})}.items():
                 found.conf.set(name, value)
     for name in _MEANING:
         meant = session.conf.get(name)

@@ -66,20 +66,20 @@ def all_rows(b: Builder, layout: Layout, types: Types, within: Within | None = N
     groups = layout.groups
     assert groups is not None
     below = b.rows(groups.input, State.NEW, within)
-    states = [exp.alias_(exp.Count(this=exp.Star()), ROWS)]
+    states = [exp.alias_(exp.Count(this=exp.Star()), ROWS, copy=False)]
     for call in layout.calls:
         tree = call.argument
         if call.extreme is not None:
-            states.append(exp.alias_(call.source.call.copy(), call.extreme))
+            states.append(exp.alias_(call.source.call.copy(), call.extreme, copy=False))
         if call.count is not None:
-            states.append(exp.alias_(exp.Count(this=tree.copy()), call.count))
+            states.append(exp.alias_(exp.Count(this=tree.copy()), call.count, copy=False))
         if call.total is not None:
             total = _zero_if_null(exp.Sum(this=tree.copy()))
-            states.append(exp.alias_(total, call.total))
-    made: exp.Query = exp.select(*items(groups.keys), *states).from_(sub(below))
+            states.append(exp.alias_(total, call.total, copy=False))
+    made: exp.Query = exp.select(*items(groups.keys), *states).from_(sub(below), copy=False)
     if groups.keys:
         assert isinstance(made, exp.Select)
-        made = made.group_by(*items(groups.keys))
+        made = made.group_by(*items(groups.keys), copy=False)
     if within is not None:
         made = only_with(made, within, [*groups.keys, *_state_names(layout)])
     return _finished(layout, types, made)
@@ -106,7 +106,7 @@ def _finished(
             values.append((name, shown))
         else:
             values.append((name, column_of(name)))
-    return exp.select(*items(extra), *column_items(values)).from_(sub(states))
+    return exp.select(*items(extra), *column_items(values)).from_(sub(states), copy=False)
 
 
 def _result(call: Call, types: Types) -> exp.Expr:
@@ -190,10 +190,10 @@ def _apply(layout: Layout, delta: exp.Query) -> exp.Query:
     """Rows by their values: of equal ones, as many go as were deleted."""
     names = layout.names
     net = (
-        exp.select(*items(names), exp.alias_(exp.Sum(this=column_of(WEIGHT)), WEIGHT))
-        .from_(sub(delta))
-        .group_by(*items(names))
-        .having(exp.NEQ(this=exp.Sum(this=column_of(WEIGHT)), expression=_number(0)))
+        exp.select(*items(names), exp.alias_(exp.Sum(this=column_of(WEIGHT)), WEIGHT, copy=False))
+        .from_(sub(delta), copy=False)
+        .group_by(*items(names), copy=False)
+        .having(exp.NEQ(this=exp.Sum(this=column_of(WEIGHT)), expression=_number(0)), copy=False)
     )
     number = exp.Window(
         this=exp.RowNumber(),
@@ -204,13 +204,13 @@ def _apply(layout: Layout, delta: exp.Query) -> exp.Query:
     )
     same = [exp.NullSafeEQ(this=_of("n", c), expression=_of("s", c)) for c in names]
     found = exp.select(
-        exp.alias_(_of("s", FILE), FILE),
-        exp.alias_(_of("s", POS), POS),
-        exp.alias_(_of("n", WEIGHT), WEIGHT),
-        exp.alias_(number, "place"),
-        *(exp.alias_(_of("n", c), c) for c in names),
-    ).from_(sub(net, "n"))
-    side = exp.alias_(exp.to_table(STORED), "s", table=True)
+        exp.alias_(_of("s", FILE), FILE, copy=False),
+        exp.alias_(_of("s", POS), POS, copy=False),
+        exp.alias_(_of("n", WEIGHT), WEIGHT, copy=False),
+        exp.alias_(number, "place", copy=False),
+        *(exp.alias_(_of("n", c), c, copy=False) for c in names),
+    ).from_(sub(net, "n"), copy=False)
+    side = exp.alias_(exp.to_table(STORED), "s", table=True, copy=False)
     less = exp.LT(this=_of("n", WEIGHT), expression=_number(0))
     found.append("joins", exp.Join(this=side, side="LEFT", on=all_of([less, *same])))
     keep = exp.or_(
@@ -221,12 +221,12 @@ def _apply(layout: Layout, delta: exp.Query) -> exp.Query:
     return (
         exp.select(
             *items([FILE, POS]),
-            exp.alias_(came, COUNT),
-            exp.alias_(exp.false(), AGAIN),
+            exp.alias_(came, COUNT, copy=False),
+            exp.alias_(exp.false(), AGAIN, copy=False),
             *items(names),
         )
-        .from_(sub(found))
-        .where(keep)
+        .from_(sub(found), copy=False)
+        .where(keep, copy=False)
     )
 
 
@@ -237,19 +237,19 @@ def _replace(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
         return None
     limit = affected(b, layout.keys, parts)
     came = exp.select(
-        exp.alias_(exp.cast(exp.Null(), "bigint"), FILE),
-        exp.alias_(exp.cast(exp.Null(), "bigint"), POS),
-        exp.alias_(_number(1), COUNT),
-        exp.alias_(exp.false(), AGAIN),
+        exp.alias_(exp.cast(exp.Null(), "bigint"), FILE, copy=False),
+        exp.alias_(exp.cast(exp.Null(), "bigint"), POS, copy=False),
+        exp.alias_(_number(1), COUNT, copy=False),
+        exp.alias_(exp.false(), AGAIN, copy=False),
         *items(layout.names),
-    ).from_(sub(all_rows(b, layout, types, limit)))
+    ).from_(sub(all_rows(b, layout, types, limit)), copy=False)
     stored = from_query(exp.to_table(STORED), [FILE, POS, *layout.names])
     gone = exp.select(
         *items([FILE, POS]),
-        exp.alias_(_number(0), COUNT),
-        exp.alias_(exp.false(), AGAIN),
+        exp.alias_(_number(0), COUNT, copy=False),
+        exp.alias_(exp.false(), AGAIN, copy=False),
         *items(layout.names),
-    ).from_(sub(only_with(stored, limit, [FILE, POS, *layout.names])))
+    ).from_(sub(only_with(stored, limit, [FILE, POS, *layout.names])), copy=False)
     return union_all([came, gone])
 
 
@@ -261,43 +261,45 @@ def _merge(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
     if delta is None:
         return None
     came = _greater(column_of(WEIGHT), 0)
-    states = [exp.alias_(exp.Sum(this=column_of(WEIGHT)), ROWS)]
+    states = [exp.alias_(exp.Sum(this=column_of(WEIGHT)), ROWS, copy=False)]
     changes = []  # conditions under which a group is not as it was
     for call in layout.calls:
         tree = call.argument
         if call.count is not None:
             is_null = exp.Is(this=tree.copy(), expression=exp.Null())
             counted = _case(is_null, _number(0), column_of(WEIGHT))
-            states.append(exp.alias_(exp.Sum(this=counted), call.count))
+            states.append(exp.alias_(exp.Sum(this=counted), call.count, copy=False))
         if call.total is not None:
             signed = _case(came.copy(), tree.copy(), exp.Neg(this=exp.paren(tree.copy())))
-            states.append(exp.alias_(exp.Sum(this=signed), call.total))
+            states.append(exp.alias_(exp.Sum(this=signed), call.total, copy=False))
         if call.extreme is not None:
             function = type(call.source.call)
             for suffix, condition in (("i", came), ("d", exp.not_(came))):
                 value = function(this=_case(condition.copy(), tree.copy()))
-                states.append(exp.alias_(value, f"{call.extreme}{suffix}"))
+                states.append(exp.alias_(value, f"{call.extreme}{suffix}", copy=False))
             changes.append(f"{call.extreme}i")
             changes.append(f"{call.extreme}d")
-    grouped = exp.select(*items(groups.keys), *states).from_(sub(delta))
+    grouped = exp.select(*items(groups.keys), *states).from_(sub(delta), copy=False)
     if groups.keys:
-        grouped = grouped.group_by(*items(groups.keys))
+        grouped = grouped.group_by(*items(groups.keys), copy=False)
     moved: list[exp.Expr] = [
         exp.NEQ(this=_zero_if_null(column_of(name)), expression=_number(0))
         for name in _state_names(layout)
         if not name.startswith(f"{OWN_PREFIX}m")
     ]
     moved += [exp.not_(exp.Is(this=column_of(name), expression=exp.Null())) for name in changes]
-    grouped = exp.select(exp.Star()).from_(sub(grouped)).where(exp.or_(*moved))
+    grouped = (
+        exp.select(exp.Star()).from_(sub(grouped), copy=False).where(exp.or_(*moved), copy=False)
+    )
     stored_keys = {key: key for key in groups.keys}
     merged = exp.select(
-        exp.alias_(_of("s", FILE), FILE),
-        exp.alias_(_of("s", POS), POS),
-        exp.alias_(_again(layout), AGAIN),
-        *(exp.alias_(_of("g", key), key) for key in groups.keys),
+        exp.alias_(_of("s", FILE), FILE, copy=False),
+        exp.alias_(_of("s", POS), POS, copy=False),
+        exp.alias_(_again(layout), AGAIN, copy=False),
+        *(exp.alias_(_of("g", key), key, copy=False) for key in groups.keys),
         *(_sums(layout, types)),
-    ).from_(sub(grouped, "g"))
-    side = exp.alias_(exp.to_table(STORED), "s", table=True)
+    ).from_(sub(grouped, "g"), copy=False)
+    side = exp.alias_(exp.to_table(STORED), "s", table=True, copy=False)
     if groups.keys:
         same = [
             exp.NullSafeEQ(this=_of("g", key), expression=_of("s", own))
@@ -311,8 +313,8 @@ def _merge(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
         _case(_greater(column_of(ROWS), 0), _number(1), _number(0)) if groups.keys else (_number(1))
     )
     return exp.select(
-        *items([FILE, POS]), exp.alias_(stays, COUNT), *items([AGAIN, *layout.names])
-    ).from_(sub(finished))
+        *items([FILE, POS]), exp.alias_(stays, COUNT, copy=False), *items([AGAIN, *layout.names])
+    ).from_(sub(finished), copy=False)
 
 
 def _sums(layout: Layout, types: Types) -> list[exp.Expr]:
@@ -325,7 +327,7 @@ def _sums(layout: Layout, types: Types) -> list[exp.Expr]:
         )
         if name in types:  # a decimal must not grow by a digit each time
             value = exp.Cast(this=value, to=exp.DataType.build(types[name], dialect="spark"))
-        made.append(exp.alias_(value, name))
+        made.append(exp.alias_(value, name, copy=False))
     for call in layout.calls:
         if call.extreme is not None:
             function = exp.Least if call.is_min else exp.Greatest
@@ -335,7 +337,7 @@ def _sums(layout: Layout, types: Types) -> list[exp.Expr]:
                 this=function(this=kept, expressions=[came]),
                 expressions=[kept.copy(), came.copy()],
             )
-            made.append(exp.alias_(both, call.extreme))
+            made.append(exp.alias_(both, call.extreme, copy=False))
     return made
 
 

@@ -28,10 +28,10 @@ class AggregateRule(Rule):
     def rows(self, b: Builder, node: Aggregate, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.keys))
         query = b.rows(node.input, state, below)
-        calls = [exp.alias_(call.call.copy(), call.name) for call in node.calls]
-        made = exp.select(*items(node.keys), *calls).from_(sub(query))
+        calls = [exp.alias_(call.call.copy(), call.name, copy=False) for call in node.calls]
+        made = exp.select(*items(node.keys), *calls).from_(sub(query), copy=False)
         if node.keys:
-            made = made.group_by(*items(node.keys))
+            made = made.group_by(*items(node.keys), copy=False)
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
         return only_with(made, within, node.columns) if lost else made
 

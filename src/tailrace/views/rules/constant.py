@@ -25,8 +25,8 @@ class ConstantRule(Rule):
             rows = node.rows.copy()
             names = [exp.to_identifier(name) for name in node.columns]
             rows.set("alias", exp.TableAlias(this=exp.to_identifier("q"), columns=names))
-            return exp.select(*items(node.columns)).from_(rows)
-        return exp.select(exp.alias_(exp.Literal.number(1), "one"))
+            return exp.select(*items(node.columns)).from_(rows, copy=False)
+        return exp.select(exp.alias_(exp.Literal.number(1), "one", copy=False))
 
     def delta(self, b: Builder, node: Any) -> exp.Query:  # noqa: ARG002
         raise AssertionError("literal rows have no sources")

@@ -31,6 +31,8 @@ class ExplodeRule(Rule):
             outer=node.outer or None,
             alias=exp.TableAlias(this=exp.to_identifier("x"), columns=names),
         )
-        made = exp.select(*items(weighted(node.columns, weight=weight))).from_(sub(query))
+        made = exp.select(*items(weighted(node.columns, weight=weight))).from_(
+            sub(query), copy=False
+        )
         made.append("laterals", lateral)
         return made

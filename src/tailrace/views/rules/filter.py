@@ -23,7 +23,9 @@ class FilterRule(Rule):
         return self._over(node, below, weight=True)
 
     def _over(self, node: Filter, query: exp.Query, *, weight: bool) -> exp.Query:
-        return from_query(query, weighted(node.columns, weight=weight)).where(node.condition.copy())
+        return from_query(query, weighted(node.columns, weight=weight)).where(
+            node.condition.copy(), copy=False
+        )
 
     def touched(self, b: Builder, node: Filter, columns: Sequence[str]) -> list[exp.Query]:
         if is_simple(node):

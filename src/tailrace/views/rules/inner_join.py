@@ -153,7 +153,9 @@ class InnerJoinRule(Rule):
         assert delta is not None
         same = _classes(node)
         if not is_simple(changed):
-            delta = exp.select(*items([*changed.columns, WEIGHT])).from_(b.relation(delta, "d"))
+            delta = exp.select(*items([*changed.columns, WEIGHT])).from_(
+                b.relation(delta, "d"), copy=False
+            )
         chain = _Chain([_Placed(changed, delta, _is_narrow(changed))])
         place = node.parts.index(changed)
         for part in self._connected(node, [changed], narrow=True)[1:]:
@@ -232,9 +234,9 @@ class InnerJoinRule(Rule):
             ready = [c for c in waiting if columns_in(c) <= known]
             waiting = [c for c in waiting if c not in ready]
             if number == 0:
-                made = made.from_(sub(query, "j0"))
+                made = made.from_(sub(query, "j0"), copy=False)
                 if ready:
-                    made = made.where(all_of(ready))
+                    made = made.where(all_of(ready), copy=False)
                 continue
             join = exp.Join(this=sub(query, f"j{number}"))
             if ready:

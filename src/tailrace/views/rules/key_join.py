@@ -61,7 +61,7 @@ class KeyJoinRule(Rule):
         on = [exp.EQ(this=column_of(own), expression=column_of(other)) for own, other in node.pairs]
         condition = all_of([*on, *node.rest])
         columns = [*node.columns, WEIGHT] if weight else list(node.columns)
-        made = exp.select(*items(columns)).from_(sub(left, "l"))
+        made = exp.select(*items(columns)).from_(sub(left, "l"), copy=False)
         made.append("joins", exp.Join(this=sub(right, "r"), on=condition, **_JOINS[node.kind]))
         return made
 

@@ -14,11 +14,11 @@ class LimitRule(Rule):
 
     def rows(self, b: Builder, node: Limit, state: State, within: Within | None) -> exp.Query:
         made = from_query(b.rows(node.input, state), node.columns)
-        made = made.order_by(*(tree.copy() for tree in node.order))
+        made = made.order_by(*(tree.copy() for tree in node.order), copy=False)
         if node.count is not None:
-            made = made.limit(node.count)
+            made = made.limit(node.count, copy=False)
         if node.offset:
-            made = made.offset(node.offset)
+            made = made.offset(node.offset, copy=False)
         return only_with(from_query(made, node.columns), within, node.columns)
 
     def delta(self, b: Builder, node: Limit) -> exp.Query:

@@ -25,14 +25,14 @@ class ProjectRule(Rule):
         query = b.rows(node.input, state, below)
         made = exp.select(*column_items(node.items))
         if not isinstance(node.input, OneRow):
-            made = made.from_(sub(query))
+            made = made.from_(sub(query), copy=False)
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
         return only_with(made, within, node.columns) if lost else made
 
     def delta(self, b: Builder, node: Project) -> exp.Query:
         below = b.delta(node.input)
         assert below is not None
-        return exp.select(*column_items(node.items), *items([WEIGHT])).from_(sub(below))
+        return exp.select(*column_items(node.items), *items([WEIGHT])).from_(sub(below), copy=False)
 
     def touched(self, b: Builder, node: Project, columns: Sequence[str]) -> list[exp.Query]:
         passed = _passed(node)

@@ -41,7 +41,7 @@ def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]
 
 def from_query(query: exp.Query | exp.Table, columns: Sequence[str]) -> exp.Select:
     """Some columns of a query."""
-    return exp.select(*items(columns)).from_(sub(query))
+    return exp.select(*items(columns)).from_(sub(query), copy=False)
 
 
 def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
@@ -52,8 +52,8 @@ def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
 def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Select:
     """A query's rows, each counted as so much."""
     number: exp.Expr = exp.Literal.number(abs(weight))
-    marked = exp.alias_(number if weight > 0 else exp.Neg(this=number), WEIGHT)
-    return exp.select(*items(columns), marked).from_(sub(query))
+    marked = exp.alias_(number if weight > 0 else exp.Neg(this=number), WEIGHT, copy=False)
+    return exp.select(*items(columns), marked).from_(sub(query), copy=False)
 
 
 def union_all(parts: Sequence[exp.Query]) -> exp.Query:
@@ -92,9 +92,13 @@ def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -
         )
         for own, key in within.pairs
     ]
-    keys = exp.select(*items([key for _, key in within.pairs])).distinct().from_(within.keys)
+    keys = (
+        exp.select(*items([key for _, key in within.pairs]))
+        .distinct(copy=False)
+        .from_(within.keys, copy=False)
+    )
     join = exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=all_of(same))
-    made = exp.select(*items(columns, "q")).from_(sub(query))
+    made = exp.select(*items(columns, "q")).from_(sub(query), copy=False)
     made.append("joins", join)
     return made
 

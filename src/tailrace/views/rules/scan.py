@@ -11,7 +11,7 @@ from tailrace.views.rules.rule import Rule, items, only_with, sub, union_all
 
 def _renamed(scan: Scan) -> list[exp.Expr]:
     return [
-        exp.alias_(exp.column(exp.to_identifier(own, quoted=True)), name)
+        exp.alias_(exp.column(exp.to_identifier(own, quoted=True)), name, copy=False)
         for own, name in zip(scan.fields, scan.columns, strict=True)
     ]
 
@@ -23,11 +23,11 @@ class ScanRule(Rule):
         if node.source not in b.changed:
             state = State.NEW
         if within is None:
-            return exp.select(*_renamed(node)).from_(b.leaf(node.source, state))
+            return exp.select(*_renamed(node)).from_(b.leaf(node.source, state), copy=False)
         column, key = within.pairs[0]
         if state is State.NEW or node.source not in b.source_keys:
             name = b.fetch(node, state, column, within.keys, key)
-            rows: exp.Query = exp.select(*_renamed(node)).from_(name)
+            rows: exp.Query = exp.select(*_renamed(node)).from_(name, copy=False)
         else:
             rows = self._before(b, node, column, within, key)
         return rows if len(within.pairs) == 1 else only_with(rows, within, node.columns)
@@ -38,11 +38,11 @@ class ScanRule(Rule):
         own = b.source_keys[node.source]
         inserted = (
             exp.select(*(exp.column(exp.to_identifier(c, quoted=True)) for c in own))
-            .from_(b.leaf(node.source, "delta"))
-            .where(exp.GT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)))
+            .from_(b.leaf(node.source, "delta"), copy=False)
+            .where(exp.GT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)), copy=False)
         )
         kept = exp.select(*_items_of(node, "n")).from_(
-            exp.alias_(exp.to_table(fetched), "n", table=True)
+            exp.alias_(exp.to_table(fetched), "n", table=True, copy=False)
         )
         same = exp.and_(
             *(
@@ -56,18 +56,22 @@ class ScanRule(Rule):
         kept.append("joins", exp.Join(this=sub(inserted, "d"), side="LEFT", kind="ANTI", on=same))
         gone = (
             exp.select(*_renamed(node))
-            .from_(b.leaf(node.source, "delta"))
-            .where(exp.LT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)))
+            .from_(b.leaf(node.source, "delta"), copy=False)
+            .where(exp.LT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)), copy=False)
         )
         limit = Within(keys=within.keys, pairs=((column, key),))
         return union_all([kept, only_with(gone, limit, node.columns)])
 
     def delta(self, b: Builder, node: Scan) -> exp.Query:
-        return exp.select(*_renamed(node), *items([WEIGHT])).from_(b.leaf(node.source, "delta"))
+        return exp.select(*_renamed(node), *items([WEIGHT])).from_(
+            b.leaf(node.source, "delta"), copy=False
+        )
 
 
 def _items_of(scan: Scan, relation: str) -> list[exp.Expr]:
     return [
-        exp.alias_(exp.column(exp.to_identifier(own, quoted=True), table=relation), name)
+        exp.alias_(
+            exp.column(exp.to_identifier(own, quoted=True), table=relation), name, copy=False
+        )
         for own, name in zip(scan.fields, scan.columns, strict=True)
     ]

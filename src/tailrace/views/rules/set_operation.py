@@ -20,10 +20,10 @@ class SetOperationRule(Rule):
             names = dict(zip(node.columns, side.columns, strict=True))
             below = None if within is None else within.on(names)
             named = [
-                exp.alias_(exp.column(own), name)
+                exp.alias_(exp.column(own), name, copy=False)
                 for own, name in zip(side.columns, node.columns, strict=True)
             ]
-            sides.append(exp.select(*named).from_(sub(b.rows(side, state, below))))
+            sides.append(exp.select(*named).from_(sub(b.rows(side, state, below)), copy=False))
         combine = (
             exp.except_ if node.kind in (SetKind.EXCEPT, SetKind.EXCEPT_ALL) else exp.intersect
         )

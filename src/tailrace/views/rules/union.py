@@ -32,14 +32,14 @@ class UnionRule(Rule):
 
     def _named(self, node: Union, part: Node, query: exp.Query, *, weight: bool) -> exp.Select:
         named = [
-            exp.alias_(exp.column(own), name)
+            exp.alias_(exp.column(own), name, copy=False)
             for own, name in zip(
                 weighted(part.columns, weight=weight),
                 weighted(node.columns, weight=weight),
                 strict=True,
             )
         ]
-        return exp.select(*named).from_(sub(query))
+        return exp.select(*named).from_(sub(query), copy=False)
 
     def touched(self, b: Builder, node: Union, columns: Sequence[str]) -> list[exp.Query]:
         found: list[exp.Query] = []

@@ -26,7 +26,9 @@ class WindowRule(Rule):
     def rows(self, b: Builder, node: Window, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.partition))
         query = b.rows(node.input, state, below)
-        made = exp.select(*items(node.input.columns), *column_items(node.items)).from_(sub(query))
+        made = exp.select(*items(node.input.columns), *column_items(node.items)).from_(
+            sub(query), copy=False
+        )
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
         return only_with(made, within, node.columns) if lost else made
 

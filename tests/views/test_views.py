@@ -1,0 +1,343 @@
+"""Views in a lake: created, refreshed, read, altered under, replaced, dropped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tailrace
+from tests.support import duck
+from tests.support.clock import MovableClock
+from tests.support.rows import bag
+from tests.views.engine import TABLES, World
+from tests.views.random_queries import Queries
+from tests.views.test_rules import SEED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.support.lakes import LakeArgs
+
+SALES = {"id": "bigint", "customer": "string", "amount": "decimal(10,2)", "at": "date"}
+BY_CUSTOMER = "SELECT customer, sum(amount) AS total, count(*) AS n FROM sales GROUP BY customer"
+
+
+@pytest.fixture
+def lake(sqlite_lake_args: LakeArgs, spark: SparkSession) -> Iterator[tailrace.Lake]:
+    with sqlite_lake_args.connect(spark=spark) as opened:
+        opened.create_table("sales", SALES, primary_key="id")
+        add(opened, range(6))
+        yield opened
+
+
+def add(lake: tailrace.Lake, ids: Any, amount: str = "1.50") -> None:
+    lake.table("sales").upsert(
+        [{"id": i, "customer": "abc"[i % 3], "amount": Decimal(amount), "at": None} for i in ids]
+    )
+
+
+def rows(view: tailrace.View) -> set[tuple[Any, ...]]:
+    return {tuple(row.values()) for row in view.to_arrow().to_pylist()}
+
+
+def test_a_view_is_built_and_then_follows_its_table(lake: tailrace.Lake) -> None:
+    view = lake.create_view("by_customer", BY_CUSTOMER, policy="incremental")
+    assert view.watermark is None
+    with pytest.raises(tailrace.InvalidError, match="has not been built"):
+        view.to_df()
+    assert view.refresh().strategy == "build"
+    assert ("a", Decimal("3.00"), 2) in rows(view)
+    add(lake, [0, 7], "2.00")
+    done = view.refresh()
+    assert done.strategy == "merge"
+    assert ("a", Decimal("3.50"), 2) in rows(view)
+    assert ("b", Decimal("5.00"), 3) in rows(view)
+    assert view.verify().ok
+    lake.table("sales").delete("customer = 'c'")
+    view.refresh()
+    assert {row[0] for row in rows(view)} == {"a", "b"}
+
+
+def test_nothing_to_do_is_no_snapshot_and_no_job(lake: tailrace.Lake, spark: SparkSession) -> None:
+    view = lake.create_view("by_customer", BY_CUSTOMER)
+    view.refresh()
+    before = lake.snapshot
+    spark.sparkContext.setJobGroup("idle", "a refresh with nothing to do")
+    assert view.refresh().strategy == "nothing"
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup("idle") == ()
+    assert lake.snapshot == before
+
+
+def test_other_engines_see_the_view_without_its_hidden_columns(
+    lake: tailrace.Lake, sqlite_lake_args: LakeArgs
+) -> None:
+    query = f"{BY_CUSTOMER} HAVING count(*) > 2 ORDER BY total DESC, customer LIMIT 1"
+    view = lake.create_view("top", query)
+    view.refresh()
+    add(lake, [7, 10], "9.00")
+    view.refresh()
+    assert view.to_df().columns == ["customer", "total", "n"]
+    assert rows(view) == {("b", Decimal("21.00"), 4)}
+    with duck.attach(sqlite_lake_args) as connection:
+        found = connection.execute("SELECT * FROM lake.main.top").fetchall()
+    assert found == [("b", Decimal("21.00"), 4)]
+    assert lake.tables() == ["main.sales"]
+
+
+def test_verify_tells_what_differs(lake: tailrace.Lake) -> None:
+    view = lake.create_view("by_customer", BY_CUSTOMER)
+    view.refresh()
+    stored = view._options["table"]
+    with lake.transaction() as txn:  # what nobody can do from outside
+        txn.act_for(view._row().job_id)
+        txn.table(stored).delete("customer = 'a'")
+    with lake.transaction() as txn:
+        from tailrace.catalog import tables as t
+
+        info = txn.info(stored)
+        txn.in_commit(
+            lambda connection, _: connection.execute(
+                t.version.insert().values(
+                    table_id=info.id, commit_snapshot=lake.snapshot, label=view._row().watermark
+                )
+            )
+        )
+    report = view.verify()
+    assert not report.ok
+    assert (report.missing, report.extra) == (1, 0)
+    assert report.examples[0]["customer"] == "a"
+    assert "DIFFERS" in str(report)
+
+
+def test_explain_says_how_and_why_not_better(lake: tailrace.Lake) -> None:
+    said = lake.explain("SELECT customer, sum(cast(amount AS double)) AS s FROM sales GROUP BY 1")
+    found = {one["strategy"]: one for one in said.to_dict()["strategies"]}
+    assert found["keys"]["possible"]
+    assert "floating-point" in found["merge"]["reason"]
+    said = lake.explain("SELECT id, rand() AS r FROM sales")
+    assert said.strategy == "full"
+    assert "rand()" in str(said)
+
+
+def test_a_policy_of_incremental_refuses_what_cannot_be(lake: tailrace.Lake) -> None:
+    with pytest.raises(tailrace.InvalidError, match=r"rand\(\)"):
+        lake.create_view("v", "SELECT id, rand() AS r FROM sales", policy="incremental")
+    with pytest.raises(tailrace.InvalidError, match="one of auto"):
+        lake.create_view("v", BY_CUSTOMER, policy="often")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT nope FROM sales", "nope"),
+        ("SELECT * FROM nowhere", "nowhere"),
+        ("SELECT customer, id FROM sales GROUP BY customer", "GROUP BY"),
+        ("SELECT id, id FROM sales", "two columns"),
+        ("SELEC id FROM sales", "view is one query|cannot read"),
+        ("DELETE FROM sales", "one query"),
+        ("SELECT 1 AS one", "at least one table"),
+        ("SELECT id FROM sales; SELECT 1", "one query"),
+        ("SELECT no_such_function(id) AS x FROM sales", "no_such_function"),
+        ("SELECT id FROM sales VERSION AS OF 3", "VERSION AS OF"),
+    ],
+)
+def test_a_bad_query_is_refused_at_once(lake: tailrace.Lake, query: str, said: str) -> None:
+    with pytest.raises(tailrace.TailraceError, match=said):
+        lake.create_view("v", query)
+    assert lake.views() == []
+
+
+def test_an_added_column_changes_nothing_and_a_lost_one_is_told(lake: tailrace.Lake) -> None:
+    view = lake.create_view("everything", "SELECT * FROM sales")
+    view.refresh()
+    lake.table("sales").add_column("note", "string")
+    add(lake, [20])
+    view.refresh()
+    assert view.to_df().columns == list(SALES)
+    assert view.verify().ok
+    lake.table("sales").drop_column("at")
+    add_without = [{"id": 30, "customer": "a", "amount": Decimal(1), "note": None}]
+    lake.table("sales").append(add_without)
+    with pytest.raises(tailrace.JobFailedError, match="'at'"):
+        view.refresh()
+    assert view.status().state == "error"
+    by_customer = lake.create_view("by_customer", BY_CUSTOMER)  # uses none of it
+    by_customer.refresh()
+    assert by_customer.verify().ok
+
+
+def test_a_table_cannot_be_dropped_under_a_view(lake: tailrace.Lake) -> None:
+    lake.create_view("by_customer", BY_CUSTOMER).refresh()
+    lake.create_view("large", "SELECT customer FROM by_customer WHERE total > 1").refresh()
+    with pytest.raises(tailrace.InvalidError, match="views read it"):
+        lake.drop_table("sales")
+    with pytest.raises(tailrace.InvalidError, match="stand on it"):
+        lake.drop_view("by_customer")
+    assert lake.views() == ["main.by_customer", "main.large"]
+    lake.drop_table("sales", cascade=True)
+    assert lake.views() == []
+    assert lake.tables() == []
+
+
+def test_a_replaced_view_is_read_until_the_new_one_is_there(
+    lake: tailrace.Lake, sqlite_lake_args: LakeArgs
+) -> None:
+    view = lake.create_view("v", BY_CUSTOMER)
+    view.refresh()
+    before = rows(view)
+    with pytest.raises(tailrace.InvalidError, match="exists already"):
+        lake.create_view("v", "SELECT id FROM sales")
+    lake.create_view("v", "SELECT id FROM sales", replace=True)
+    assert rows(lake.view("v")) == before
+    lake.run_until_fresh(timeout=120)
+    assert rows(lake.view("v")) == {(i,) for i in range(6)}
+    add(lake, [50])
+    lake.view("v").refresh()
+    assert lake.view("v").verify().ok
+    with duck.attach(sqlite_lake_args) as connection:
+        assert len(connection.execute("SELECT id FROM lake.main.v").fetchall()) == 7
+    assert lake.views() == ["main.v"]
+    assert len(lake.jobs.list()) == 1
+
+
+def test_a_dropped_view_is_gone_and_its_name_is_free(lake: tailrace.Lake) -> None:
+    lake.create_view("v", BY_CUSTOMER).refresh()
+    with pytest.raises(tailrace.InvalidError):
+        lake.create_table("v", {"id": "bigint"})
+    lake.drop_view("v")
+    with pytest.raises(tailrace.NotFoundError):
+        lake.view("v")
+    lake.create_table("v", {"id": "bigint"})
+    with pytest.raises(tailrace.InvalidError, match="is a table"):
+        lake.create_view("v", BY_CUSTOMER)
+
+
+def test_functions_of_the_moment_are_fixed_for_a_refresh(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    clock = MovableClock()
+    with sqlite_lake_args.connect(spark=spark, clock=clock) as lake:
+        lake.create_table("sales", SALES, primary_key="id")
+        add(lake, range(3))
+        view = lake.create_view("v", "SELECT id, current_date() AS today FROM sales")
+        view.refresh()
+        first = {row[1] for row in rows(view)}
+        add(lake, [7])
+        assert view.refresh().strategy != "full"
+        assert {row[1] for row in rows(view)} == first
+        clock.advance(timedelta(days=1))
+        assert view.refresh().strategy == "full"
+        assert {row[1] for row in rows(view)} != first
+
+
+def test_a_minimum_that_goes_is_looked_for_again(lake: tailrace.Lake) -> None:
+    query = "SELECT customer, min(amount) AS lo, max(id) AS last FROM sales GROUP BY customer"
+    view = lake.create_view("v", query, policy="incremental")
+    view.refresh()
+    add(lake, [9], "0.25")
+    view.refresh()
+    assert ("a", Decimal("0.25"), 9) in rows(view)
+    lake.table("sales").delete([{"id": 9}])
+    assert view.refresh().strategy == "merge"
+    assert ("a", Decimal("1.50"), 3) in rows(view)
+    assert view.verify().ok
+
+
+def test_a_change_too_large_for_memory_is_left_to_spark(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    settings = tailrace.Settings(local_rows=3, local_keys=3)
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        lake.create_table("sales", SALES, primary_key="id")
+        lake.create_table("names", {"customer": "string", "name": "string"})
+        add(lake, range(30))
+        lake.table("names").append([{"customer": c, "name": c * 2} for c in "abc"])
+        queries = {
+            "merged": f"{BY_CUSTOMER} HAVING min(amount) < 3",
+            "keyed": "SELECT customer, count(DISTINCT amount) AS d FROM sales GROUP BY customer",
+            "plain": "SELECT s.id, n.name FROM sales s JOIN names n USING (customer)",
+            "outer_": "SELECT n.name, s.id FROM names n LEFT JOIN sales s ON n.customer = s.customer",
+        }
+        views = {n: lake.create_view(n, q, policy="incremental") for n, q in queries.items()}
+        for view in views.values():
+            view.refresh()
+        add(lake, range(10, 40), "2.50")
+        lake.table("sales").delete("id < 5")
+        lake.table("names").append([{"customer": "d", "name": "dd"}])
+        for view in views.values():
+            assert view.refresh().strategy != "full"
+            assert view.verify().ok, str(view.verify())
+
+
+# --- a sample of random views on Spark ----------------------------------------------------------
+
+SPARK_VIEWS, SPARK_ROUNDS = 25, 6  # 150 refreshes
+
+
+def test_random_views_on_spark(sqlite_lake_args: LakeArgs, spark: SparkSession) -> None:
+    random = Random(f"{SEED}/spark")
+    with sqlite_lake_args.connect(spark=spark) as lake:
+        for name, (columns, key) in TABLES.items():
+            lake.create_table(name, columns, primary_key=key or None)
+        now = World.random(random, 8)
+        _write(lake, World({name: [] for name in TABLES}), now)
+        views: dict[str, tailrace.View] = {}
+        while len(views) < SPARK_VIEWS:
+            sql = Queries(random).query(random.choice([0, 1])).sql
+            try:
+                name = f"v{len(views)}"
+                views[name] = lake.create_view(name, sql, policy="incremental")
+            except tailrace.InvalidError:
+                continue
+        lake.run_until_fresh(timeout=300)
+        for _ in range(SPARK_ROUNDS):
+            before, now = now, now.changed(random)
+            _write(lake, before, now)
+            lake.run_until_fresh(timeout=300)
+        with duck.attach(sqlite_lake_args) as connection:
+            connection.execute("USE lake")
+            for name, view in views.items():
+                want = connection.execute(_for_duckdb(view.query)).fetch_arrow_table()
+                got = connection.execute(f"SELECT * FROM main.{name}").fetch_arrow_table()
+                assert bag(got) == bag(want.cast(got.schema)), f"TAILRACE_SEED={SEED} {view.query}"
+
+
+def _for_duckdb(query: str) -> str:
+    import sqlglot
+
+    return sqlglot.transpile(query, read="spark", write="duckdb")[0]
+
+
+def _write(lake: tailrace.Lake, before: World, now: World) -> None:
+    """Bring the lake's tables from one world to the next."""
+    with lake.transaction() as txn:
+        for name, (columns, key) in TABLES.items():
+            gone = list(before.rows[name])
+            came = []
+            for row in now.rows[name]:
+                if row in gone:
+                    gone.remove(row)
+                else:
+                    came.append(row)
+            table = txn.table(name)
+            if key and gone:
+                table.delete([{"id": row[0]} for row in gone])
+            elif gone:  # without a key: all of it anew
+                table.delete("true")
+                came = now.rows[name]
+            if came:
+                table.append(
+                    [
+                        {
+                            c: Decimal(v) if columns[c].startswith("decimal") and v else v
+                            for c, v in zip(columns, row, strict=True)
+                        }
+                        for row in came
+                    ]
+                )
