@@ -36,10 +36,9 @@ def lake(sqlite_lake_args: LakeArgs, spark: SparkSession) -> Iterator[tailrace.L
         yield opened
 
 
-def add(lake: tailrace.Lake, ids: Any, amount: str = "1.50") -> None:
-    lake.table("sales").upsert(
-        [{"id": i, "customer": "abc"[i % 3], "amount": Decimal(amount), "at": None} for i in ids]
-    )
+def add(lake: tailrace.Lake, ids: Any, amount: str = "1.50", **more: Any) -> None:
+    plain = {"amount": Decimal(amount), "at": None, **more}
+    lake.table("sales").upsert([{"id": i, "customer": "abc"[i % 3], **plain} for i in ids])
 
 
 def rows(view: tailrace.View) -> set[tuple[Any, ...]]:
@@ -70,7 +69,7 @@ def test_nothing_to_do_is_no_snapshot_and_no_job(lake: tailrace.Lake, spark: Spa
     before = lake.snapshot
     spark.sparkContext.setJobGroup("idle", "a refresh with nothing to do")
     assert view.refresh().strategy == "nothing"
-    assert spark.sparkContext.statusTracker().getJobIdsForGroup("idle") == ()
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup("idle") == []
     assert lake.snapshot == before
 
 
@@ -143,7 +142,7 @@ def test_a_policy_of_incremental_refuses_what_cannot_be(lake: tailrace.Lake) -> 
         ("DELETE FROM sales", "one query"),
         ("SELECT 1 AS one", "at least one table"),
         ("SELECT id FROM sales; SELECT 1", "one query"),
-        ("SELECT no_such_function(id) AS x FROM sales", "no_such_function"),
+        ("SELECT no_such_function(id) AS x FROM sales", "(?i)no_such_function"),
         ("SELECT id FROM sales VERSION AS OF 3", "VERSION AS OF"),
     ],
 )
@@ -157,7 +156,7 @@ def test_an_added_column_changes_nothing_and_a_lost_one_is_told(lake: tailrace.L
     view = lake.create_view("everything", "SELECT * FROM sales")
     view.refresh()
     lake.table("sales").add_column("note", "string")
-    add(lake, [20])
+    add(lake, [20], note="x")
     view.refresh()
     assert view.to_df().columns == list(SALES)
     assert view.verify().ok
@@ -262,7 +261,7 @@ def test_a_change_too_large_for_memory_is_left_to_spark(
             "merged": f"{BY_CUSTOMER} HAVING min(amount) < 3",
             "keyed": "SELECT customer, count(DISTINCT amount) AS d FROM sales GROUP BY customer",
             "plain": "SELECT s.id, n.name FROM sales s JOIN names n USING (customer)",
-            "outer_": "SELECT n.name, s.id FROM names n LEFT JOIN sales s ON n.customer = s.customer",
+            "outer_": "SELECT name, id FROM names n LEFT JOIN sales s ON n.customer = s.customer",
         }
         views = {n: lake.create_view(n, q, policy="incremental") for n, q in queries.items()}
         for view in views.values():
@@ -303,8 +302,8 @@ def test_random_views_on_spark(sqlite_lake_args: LakeArgs, spark: SparkSession) 
         with duck.attach(sqlite_lake_args) as connection:
             connection.execute("USE lake")
             for name, view in views.items():
-                want = connection.execute(_for_duckdb(view.query)).fetch_arrow_table()
-                got = connection.execute(f"SELECT * FROM main.{name}").fetch_arrow_table()
+                want = connection.execute(_for_duckdb(view.query)).to_arrow_table()
+                got = connection.execute(f"SELECT * FROM main.{name}").to_arrow_table()
                 assert bag(got) == bag(want.cast(got.schema)), f"TAILRACE_SEED={SEED} {view.query}"
 
 

@@ -174,7 +174,23 @@ class Builder:
         """Queries for the values of columns in all rows of a node that came or went, at least."""
         from tailrace.views.rules import rule_of
 
-        return rule_of(node).touched(self, node, columns) if self.is_changed(node) else []
+        if not self.is_changed(node):
+            return []
+        unique = list(dict.fromkeys(columns))
+        found = rule_of(node).touched(self, node, unique)
+        if len(unique) == len(columns):
+            return found
+        # The same column twice, as two of a node above: under names of their own.
+        made: list[exp.Query] = []
+        for query in found:
+            names = [item.alias_or_name for item in query.selects]
+            shown = [
+                exp.alias_(column_of(names[unique.index(column)]), f"x{n}", copy=False)
+                for n, column in enumerate(columns)
+            ]
+            inner = exp.Subquery(this=query, alias=_alias("q"))
+            made.append(exp.select(*shown).from_(inner, copy=False))
+        return made
 
     # --- steps ------------------------------------------------------------------------------
 

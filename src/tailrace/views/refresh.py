@@ -31,7 +31,15 @@ from tailrace.store import changes as feed
 from tailrace.store import lookup, types
 from tailrace.store.difference import difference
 from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import CHANGE, OWN_PREFIX, TableInfo, fold, quoted_name, split_name
+from tailrace.store.schema import (
+    CHANGE,
+    OWN_PREFIX,
+    TableInfo,
+    fold,
+    is_hidden,
+    quoted_name,
+    split_name,
+)
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views import sink
@@ -139,15 +147,19 @@ class Refresh:
 
     def _check_sources(self) -> None:
         """The columns that the query uses have to be those that it was built on."""
-        now = self._used_columns()
         for table, columns in self._memory["columns"].items():
+            schema, plain = split_name(table)
+            with self._runtime.database.read() as connection:
+                at = self._txn.base if is_hidden(plain) else self._job.to
+                info = lookup.find_table(connection, schema, plain, at, self._runtime.tenant)
+            now = {} if info is None else {c.name: c for c in info.columns}
             for name, was in columns.items():
-                found = now.get(table, {}).get(name)
-                if found != was:
+                found = now.get(name)
+                if found is None or [found.id, types.spark_type(found.type)] != was:
                     what = "is gone" if found is None else "is another one now"
                     raise InvalidError(
                         f"the view is invalid: the column {name!r} of {table} {what}; "
-                        "create the view again with OR REPLACE"
+                        "create the view again with replace=True"
                     )
 
     def _used_columns(self) -> dict[str, dict[str, list[Any]]]:

@@ -33,6 +33,7 @@ from tailrace.views.definition import (
     Input,
     ViewInput,
     define,
+    moment_text,
     new_table_name,
     output_names,
     reader_of,
@@ -168,6 +169,7 @@ class View:
         if done is not None:
             return done
         runtime = self._context.runtime
+        self._move_with_time(row)
         with runtime.database.read() as connection:
             wanted = {row.job_id, *joblog.upstream_of(connection, [row.job_id]).get(row.job_id, ())}
         self._context.run_some(
@@ -183,6 +185,17 @@ class View:
         if not found:
             raise JobFailedError(f"the view {self.name} was not refreshed")
         return found[0]
+
+    def _move_with_time(self, row: Any) -> None:
+        """If a function of the moment says something else by now, all of it is stale."""
+        said = json.loads(row.status).get("memory", {}).get("moment")
+        moments = tuple(json.loads(row.spec)["consumer"].get("moment", ()))
+        runtime = self._context.runtime
+        if said and said != moment_text(moments, runtime.clock.now()):
+            with runtime.database.lock() as connection:
+                c = t.job.c
+                conditions = (c.node_id.is_(None), c.claim_to.is_(None), c.epoch == row.epoch)
+                joblog.write(connection, row.job_id, *conditions, watermark=None)
 
     def _nothing_to_do(self, row: Any) -> Iteration | None:
         """A record without a run, if no source has changed since the watermark."""
@@ -415,6 +428,8 @@ class Views:
 
 def check_with_spark(session: Any, made: Definition) -> None:
     """Let Spark read a query over empty tables of the right types."""
+    from pyspark.errors import AnalysisException
+
     from tailrace.store.spark_faults import spark_faults
     from tailrace.store.types import spark_schema
     from tailrace.views.definition import with_tables
@@ -435,6 +450,9 @@ def check_with_spark(session: Any, made: Definition) -> None:
     try:
         with spark_faults():
             session.sql(tree).schema  # noqa: B018  (reading it is the check)
+    except AnalysisException as error:
+        first = str(error).partition(";")[0].partition("\n")[0]
+        raise InvalidError(f"Spark cannot read the query: {first}") from error
     finally:
         for name in frames:
             session.catalog.dropTempView(f"tailrace_check_{name}")
