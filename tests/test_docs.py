@@ -44,6 +44,20 @@ def test_the_example_in_the_readme_runs(
     assert "12.5" in changes
 
 
+@pytest.mark.usefixtures("spark")
+def test_the_example_in_the_guide_to_views_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/views.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    names["lake"].close()
+    said = capsys.readouterr().out
+    assert said.startswith("merge\n")
+    assert "bob| 5.00|" in said
+
+
 def test_links_in_the_documents_lead_somewhere() -> None:
     for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):

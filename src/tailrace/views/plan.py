@@ -235,6 +235,23 @@ class Query:
     moments: tuple[str, ...] = field(default=())
 
 
+def origin(node: Node, column: str) -> str | None:
+    """The column of a table that a column is, if it is only passed on from there."""
+    if isinstance(node, Scan):
+        return column
+    if isinstance(node, Project):
+        value = dict(node.items).get(column)
+        return origin(node.input, value.name) if isinstance(value, exp.Column) else None
+    if isinstance(node, Filter | InnerJoin | Explode) or (
+        isinstance(node, KeyJoin) and node.kind is not JoinKind.FULL
+    ):
+        inputs = (node.left,) if isinstance(node, KeyJoin) else node.inputs
+        for child in inputs:
+            if column in child.columns:
+                return origin(child, column)
+    return None
+
+
 def inexact_columns(node: Node) -> frozenset[str]:
     """Columns whose value may differ in the last bit when it is computed again."""
     below: frozenset[str] = frozenset().union(*(inexact_columns(child) for child in node.inputs))

@@ -58,7 +58,7 @@ from tailrace.views.definition import (
 )
 from tailrace.views.layout import Layout, Way
 from tailrace.views.program import WEIGHT, Builder, State
-from tailrace.views.run import Run, SourceData, with_weights
+from tailrace.views.run import Run, SourceData, StoredLimit, with_weights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -448,7 +448,10 @@ class Refresh:
             limit = sink.stored_limit(b, layout)
             program = b.program(made, [limit[1]] if limit else [])
             own = {column.column: column.name for column in layout.columns}
-            stored_limit = None if limit is None else (own[limit[0]], limit[1], "k0")
+            stored_limit = StoredLimit(
+                keys=None if limit is None else (own[limit[0]], limit[1], "k0"),
+                origins=tuple((own[c], source) for c, source in sink.stored_origins(layout)),
+            )
             if small:
                 self._bring_in(run, layout, run.collect(program, stored_limit))
             else:

@@ -8,7 +8,7 @@ to Spark as one query. Either way the steps mean the same (see `program`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _numbers = itertools.count()
+# Stored rows up to which all of them are read rather than those that a change can touch.
+_FEW_STORED = 5_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredLimit:
+    """Which stored rows a change can touch."""
+
+    # A column of the stored table, a step of keys, and a column of that.
+    keys: tuple[str, str, str] | None = None
+    # Columns of the stored table, and the columns of programs whose values they have.
+    origins: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -94,7 +106,9 @@ class Run:
     # --- programs ---------------------------------------------------------------------------
 
     def frame(
-        self, program: Program, stored_limit: tuple[str, str, str] | None = None
+        self,
+        program: Program,
+        limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
     ) -> DataFrame:
         """The program's query as a DataFrame; its steps are done."""
         conditions = fetch_conditions(program)
@@ -102,14 +116,16 @@ class Run:
             self._check()
             self._do(step, conditions)
         if sink.STORED in program.tables():
-            self._read_stored(stored_limit)
+            self._read_stored(program, limit)
         return self._sql(program.query)
 
     def collect(
-        self, program: Program, stored_limit: tuple[str, str, str] | None = None
+        self,
+        program: Program,
+        limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
     ) -> pa.Table:
         """The program's rows, in memory."""
-        made = self.frame(program, stored_limit)
+        made = self.frame(program, limit)
         self._check()
         with spark_faults():
             return made.toArrow()
@@ -224,39 +240,74 @@ class Run:
 
     # --- the stored rows --------------------------------------------------------------------
 
-    def _read_stored(self, limit: tuple[str, str, str] | None) -> None:
-        """`limit`: a column of the stored table, a step of keys, and its column."""
+    def _read_stored(self, program: Program, limit: StoredLimit) -> None:
         if sink.STORED in self._local or sink.STORED in self._frames:
             return
         assert self._stored is not None
         whole = self._stored()
         own = {c.name: self._names[c.name] for c in whole.table.columns}
-        renamed_to = {**own, FILE: sink.FILE, POS: sink.POS}
-        if scan.is_small(whole, self._runtime):
-            found = scan.to_arrow_with_places(self._runtime, whole)
-            self._local[sink.STORED] = found.rename_columns(
-                [renamed_to[name] for name in found.column_names]
-            )
+        names = {**own, FILE: sink.FILE, POS: sink.POS}
+        found = self._find_stored(program, whole, limit)
+        if found is not None:
+            self._local[sink.STORED] = found.rename_columns([names[c] for c in found.column_names])
             return
-        pruned = whole
-        if limit is not None and limit[1] in self._local:
-            column = whole.table.column(limit[0])
-            wanted = Wanted(column, self._local[limit[1]].column(limit[2]).combine_chunks())
-            pruned = prune(whole, wanted, self._stats(whole, column.id))
-            found_rows = find_rows(self._runtime, pruned, wanted, limit=self._limit, places=True)
-            if found_rows is not None:
-                self._local[sink.STORED] = found_rows.rename_columns(
-                    [renamed_to[name] for name in found_rows.column_names]
-                )
-                return
-        frame = spark_scan.to_df(self._runtime, pruned, places=True)
-        if limit is not None:
+        frame = spark_scan.to_df(self._runtime, whole, places=True)
+        if limit.keys is not None:
             from pyspark.sql import functions as F
 
-            keys = self._as_frame(limit[1]).select(F.col(limit[2]).alias("tailrace_key")).distinct()
-            same = F.col(f"`{limit[0]}`").eqNullSafe(F.col("tailrace_key"))
+            column, step, key = limit.keys
+            keys = self._as_frame(step).select(F.col(key).alias("tailrace_key")).distinct()
+            same = F.col(f"`{column}`").eqNullSafe(F.col("tailrace_key"))
             frame = frame.join(keys, same, "left_semi")
-        self._frames[sink.STORED] = frame.toDF(*(renamed_to[name] for name in frame.columns))
+        self._frames[sink.STORED] = frame.toDF(*(names[name] for name in frame.columns))
+
+    def _find_stored(self, program: Program, whole: Scan, limit: StoredLimit) -> pa.Table | None:
+        """The stored rows in memory, if that is few enough."""
+        small = scan.is_small(whole, self._runtime)
+        if small and whole.rows <= _FEW_STORED:
+            return scan.to_arrow_with_places(self._runtime, whole)
+        for name, values in self._stored_values(program, limit):
+            column = whole.table.column(name)
+            wanted = Wanted(column, values)
+            pruned = prune(whole, wanted, self._stats(whole, column.id))
+            rows = find_rows(self._runtime, pruned, wanted, limit=self._limit, places=True)
+            if rows is not None:
+                return rows
+        return scan.to_arrow_with_places(self._runtime, whole) if small else None
+
+    def _stored_values(
+        self, program: Program, limit: StoredLimit
+    ) -> Iterator[tuple[str, pa.Array]]:
+        """Columns of the stored table, and all values of each that a touched row can have."""
+        if limit.keys is not None and limit.keys[1] in self._local:
+            column, step, key = limit.keys
+            yield column, self._local[step].column(key).combine_chunks()
+        for column, source in limit.origins:
+            values = self._values_of(program, source)
+            if values is not None:
+                yield column, values
+
+    def _values_of(self, program: Program, column: str) -> pa.Array | None:
+        """All values that a program reads into a column, if it reads them from memory."""
+        queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
+        parts = []
+        for query in queries:
+            for item in query.find_all(exp.Alias):
+                select = item.parent
+                if item.alias != column or not isinstance(select, exp.Select):
+                    continue
+                source = select.args["from_"].this if select.args.get("from_") else None
+                if not isinstance(source, exp.Table) or not isinstance(item.this, exp.Column):
+                    continue
+                self._bring(source.name)
+                rows = self._local.get(source.name)
+                if rows is None:
+                    return None
+                parts.append(rows.column(item.this.name))
+        if not parts:
+            return None
+        chunks = [chunk for part in parts for chunk in part.chunks]
+        return pa.concat_arrays(chunks) if chunks else pa.array([], parts[0].type)
 
     # --- names in Spark ---------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from tailrace.store.schema import OWN_PREFIX
 from tailrace.views.layout import ROWS, VISIBLE, Call, Layout, Way
+from tailrace.views.plan import origin
 from tailrace.views.program import WEIGHT, Builder, State, Within
 from tailrace.views.rules.rule import (
     affected,
@@ -171,6 +172,20 @@ def stored_limit(b: Builder, layout: Layout) -> tuple[str, str] | None:
         if parts and b.is_direct(parts):
             return column, affected(b, [column], parts).keys
     return None
+
+
+def stored_origins(layout: Layout) -> list[tuple[str, str]]:
+    """Columns of the stored table, and the tables' columns that they are passed on from.
+
+    A stored row that a change touches has, in such a column, a value that the change was computed
+    with.
+    """
+    if layout.way is Way.KEYS:
+        return []
+    node = layout.root if layout.groups is None else layout.groups.input
+    columns = layout.names if layout.groups is None else layout.groups.keys
+    found = [(column, origin(node, column)) for column in columns if column in node.columns]
+    return [(column, source) for column, source in found if source is not None]
 
 
 def again(b: Builder, layout: Layout, types: Types) -> exp.Query:
