@@ -1,7 +1,8 @@
 """Which way a refresh takes.
 
-A cost is in rows that have to be read and computed, by what the catalog says of tables and
-changes. What a row costs in each way is learned from the view's own last runs.
+A cost is in seconds: what the catalog says of tables and changes, times what a row costs on a
+small machine, corrected by how far off the last prediction for this view was. What counts is the
+comparison: a machine that is twice as fast is so for every strategy.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ class Strategy(StrEnum):
     FULL = "full"  # all of it is computed, and the difference written
 
 
-# A row of a change passes through several steps; a row of a table is read once.
-_CHANGE_FACTOR = 6.0
-# What a refresh costs before its first row, in rows: Spark decides more on the way in full.
-_START, _START_FULL = 100_000.0, 300_000.0
-# Beyond this share of its sources a change is computed anew.
-_MUCH = 0.5
+# Seconds before the first row: in full, Spark decides more on the way.
+_START, _START_FULL = 0.3, 1.0
+# Seconds for a row that is read and computed, and for one whose key is only looked at.
+_ROW, _LOOK = 0.4e-6, 0.03e-6
+# Seconds for a changed row: if it is all that is needed, and if others are joined to it.
+_CHANGE_ALONE, _CHANGE = 1.5e-6, 6e-6
+# How far a single measurement is believed: it may have met a busy machine.
+_LEAST, _MOST = 0.5, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,7 @@ class Facts:
     sizes: Mapping[str, int]  # rows of each source
     changes: Mapping[str, int]  # changed rows of those that changed
     inserts_only: bool
-    # By strategy, the cost and the seconds of the last run.
+    # By strategy, what the last run was predicted to take, and what it took.
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     rebuild: bool = False  # the history since the watermark is gone
     moved: bool = False  # a function of the moment says something else
@@ -82,29 +85,38 @@ def choose(made: Definition, facts: Facts, policy: str) -> Choice:
             raise InvalidError(f"this refresh cannot be incremental, as the policy asks: {reasons}")
         return Choice(strategy=Strategy.FULL, cost=full.cost or 0, options=tuple(options))
     best = min(others, key=lambda o: o.cost or 0)
-    if policy == "auto" and _seconds(full, facts) < _seconds(best, facts):
+    if policy == "auto" and (full.cost or 0) < (best.cost or 0):
         best = full
     return Choice(strategy=best.strategy, cost=best.cost or 0, options=tuple(options))
 
 
-def _seconds(option: Option, facts: Facts) -> float:
-    """What a strategy will take: by its last run if there was one, else in rows."""
-    cost = option.cost or 0.0
-    past = facts.history.get(str(option.strategy))
-    rate = 1e-6
-    if past and past[0] > 0:
-        # One run is one measurement, which may have met a busy machine.
-        rate = min(max(past[1] / past[0], 0.2e-6), 5e-6)
-    return cost * rate
+def _corrected(cost: float, strategy: Strategy, facts: Facts) -> float:
+    """By how long the last run took, compared with what was said before it."""
+    past = facts.history.get(str(strategy))
+    if not past or past[0] <= 0:
+        return cost
+    return cost * min(max(past[1] / past[0], _LEAST), _MOST)
+
+
+def full_cost(made: Definition, sizes: Mapping[str, int]) -> float:
+    """What computing all of it costs, before anything is known of the view."""
+    if made.layout is None:
+        return _START_FULL + _ROW * sum(sizes.values())
+    return _START_FULL + _ROW * sum(sizes.get(s.source, 0) for s in made.layout.root.scans)
+
+
+def plain_cost(made: Definition, facts: Facts, strategy: Strategy) -> float:
+    """What a strategy costs, before anything is known of the view."""
+    if strategy is Strategy.FULL or made.layout is None:
+        return full_cost(made, facts.sizes)
+    return _cost(made.layout, facts)
 
 
 def options_of(made: Definition, facts: Facts) -> list[Option]:
     """Every strategy: whether it is possible, and what it would cost."""
     layout = made.layout
-    total = float(sum(facts.sizes.values()))
-    if layout is not None:
-        total = sum(facts.sizes.get(scan.source, 0) for scan in layout.root.scans)
-    full = Option(strategy=Strategy.FULL, possible=True, cost=_START_FULL + total)
+    whole = _corrected(full_cost(made, facts.sizes), Strategy.FULL, facts)
+    full = Option(strategy=Strategy.FULL, possible=True, cost=whole)
     blocked = made.reason
     if facts.rebuild:
         blocked = "the changes since the last refresh are no longer kept"
@@ -114,12 +126,14 @@ def options_of(made: Definition, facts: Facts) -> list[Option]:
     found = []
     for way, strategy in ways.items():
         reason = blocked or _not_this(layout, way)
-        cost = None if reason or layout is None else _cost(layout, facts)
+        cost = None
+        if not reason and layout is not None:
+            cost = _corrected(_cost(layout, facts), strategy, facts)
         found.append(Option(strategy=strategy, possible=not reason, reason=reason, cost=cost))
     reason = blocked or _no_append(layout, facts)
     cost = None
     if not reason and layout is not None:
-        cost = _cost(layout, facts) * 0.9
+        cost = 0.9 * _corrected(_cost(layout, facts), Strategy.APPEND, facts)
     found.insert(0, Option(strategy=Strategy.APPEND, possible=not reason, reason=reason, cost=cost))
     return [*found, full]
 
@@ -155,14 +169,13 @@ def is_monotone(node: Node) -> bool:
 
 
 def _cost(layout: Layout, facts: Facts) -> float:
-    """Rows of changes, and of sources that have to be read to know what they lead to."""
-    changed = sum(facts.changes.get(scan.source, 0) for scan in layout.root.scans)
-    read = 0.0
-    if not _is_own_change(layout):
-        # Others are read by keys, which costs a part of a scan; how much is learned.
-        read = 0.5 * sum(facts.sizes.get(scan.source, 0) for scan in layout.root.scans)
-    whole = _read_whole(layout, facts)
-    return _START + _CHANGE_FACTOR * changed + read + whole
+    """Changed rows, and rows of sources that are looked at, or read, for what they lead to."""
+    scans = layout.root.scans
+    changed = sum(facts.changes.get(scan.source, 0) for scan in scans)
+    if _is_own_change(layout):
+        return _START + _CHANGE_ALONE * changed
+    looked_at = sum(facts.sizes.get(scan.source, 0) for scan in scans)
+    return _START + _CHANGE * changed + _LOOK * looked_at + _ROW * _read_whole(layout, facts)
 
 
 def _is_own_change(layout: Layout) -> bool:

@@ -50,7 +50,7 @@ class Explanation:
             lines.append(f"  {source['name']}: {source['rows']:,} rows, {change}")
         for option in self.strategies:
             mark = "*" if str(option.strategy) == self.strategy else " "
-            said = option.reason if not option.possible else f"cost about {option.cost or 0:,.0f}"
+            said = option.reason if not option.possible else f"about {option.cost or 0:.1f} s"
             lines.append(f"  {mark} {option.strategy:<7} {said}")
         return "\n".join(lines)
 

@@ -43,7 +43,7 @@ from tailrace.store.schema import (
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views import sink
-from tailrace.views.choose import Choice, Facts, Strategy, choose
+from tailrace.views.choose import Choice, Facts, Strategy, choose, plain_cost
 from tailrace.views.definition import (
     Definition,
     Find,
@@ -94,7 +94,9 @@ class Refresh:
     def run(self) -> str:
         """Bring the stored table to the job's snapshot; returns the strategy."""
         if "types" not in self._memory:
+            started = time.monotonic()
             self._build()
+            self._remember(Strategy.FULL, self._facts({}, moved=False), time.monotonic() - started)
             return Strategy.BUILD
         self._check_sources()
         moved = self._memory.get("moment", "") != moment_text(self.definition.moments, self._moment)
@@ -105,10 +107,11 @@ class Refresh:
         )
         if self._since is not None and not changed and not moved:
             return Strategy.NOTHING
-        choice = self._choose(changed, moved=moved)
+        facts = self._facts(changed, moved=moved)
+        choice = choose(self.definition, facts, str(self._options.get("policy", "auto")))
         started = time.monotonic()
         self._apply(choice, changed)
-        self._remember(choice, time.monotonic() - started)
+        self._remember(choice.strategy, facts, time.monotonic() - started)
         self._memory["moment"] = moment_text(self.definition.moments, self._moment)
         return choice.strategy
 
@@ -411,8 +414,8 @@ class Refresh:
 
     # --- again ------------------------------------------------------------------------------
 
-    def _choose(self, changed: Mapping[str, _Delta], *, moved: bool) -> Choice:
-        facts = Facts(
+    def _facts(self, changed: Mapping[str, _Delta], *, moved: bool) -> Facts:
+        return Facts(
             sizes={name: self._end(name, State.NEW).rows for name in self._inputs},
             changes={name: delta.rows for name, delta in changed.items()},
             inserts_only=all(delta.inserts_only for delta in changed.values()),
@@ -420,11 +423,16 @@ class Refresh:
             rebuild=self._since is None,
             moved=moved,
         )
-        return choose(self.definition, facts, str(self._options.get("policy", "auto")))
 
-    def _remember(self, choice: Choice, seconds: float) -> None:
+    def _remember(self, strategy: Strategy, facts: Facts, seconds: float) -> None:
+        """What the strategy was predicted to take, and what it took."""
         runs = self._memory.setdefault("runs", {})
-        runs[str(choice.strategy)] = [choice.cost, round(seconds, 4)]
+        if strategy is Strategy.FULL:
+            # What was slow once is tried again some day.
+            for other, (said, took) in list(runs.items()):
+                runs[other] = [said, round(took - 0.1 * (took - said), 4)]
+        said = round(plain_cost(self.definition, facts, strategy), 4)
+        runs[str(strategy)] = [said, round(seconds, 4)]
 
     def _apply(self, choice: Choice, changed: Mapping[str, _Delta]) -> None:
         layout = self.definition.layout
