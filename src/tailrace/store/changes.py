@@ -83,6 +83,17 @@ class Feed:
         changes = {part.change for part in self.whole} | ({DELETE} if self.some else set())
         return self.net and bool(self.table.key) and len(changes) == 2
 
+    @property
+    def bytes_held(self) -> int:
+        """About how many bytes of Parquet its rows are."""
+        some = sum(part.file.size * part.rows // max(1, part.file.rows) for part in self.some)
+        return sum(part.file.size for part in self.whole) + some
+
+    def rows_read(self, group_rows: int) -> int:
+        """How many rows are decoded: of deletes, whole row groups, one at a time."""
+        some = sum(min(part.groups(group_rows) * group_rows, part.file.rows) for part in self.some)
+        return sum(part.file.rows for part in self.whole) + some
+
     def bytes_read(self, group_rows: int) -> int:
         """About how many bytes of Parquet must be read."""
         total = sum(part.file.size for part in self.whole)
@@ -127,11 +138,12 @@ def plan(
 
 
 def is_small(runtime: Runtime, feed: Feed) -> bool:
-    """Whether the driver may read a feed itself."""
+    """Whether the driver may read a feed itself: by what it holds in the end, and looks at."""
     limits = runtime.settings
     return feed.rows == 0 or (
         feed.rows <= limits.local_rows
-        and feed.bytes_read(limits.row_group_rows) <= limits.local_bytes
+        and feed.bytes_held <= limits.local_bytes
+        and feed.rows_read(limits.row_group_rows) <= limits.local_keys
     )
 
 
