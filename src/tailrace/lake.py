@@ -173,6 +173,8 @@ class Lake:
         with self._runtime.database.read() as connection:
             newest = lookup.newest_snapshot(connection)
             if not lookup.table_exists(connection, schema, plain, newest, self._runtime.tenant):
+                if lookup.find_view(connection, schema, plain, newest, self._runtime.tenant):
+                    raise InvalidError(f"{schema}.{plain} is a view: lake.view({name!r})")
                 raise NotFoundError(
                     f"there is no table {schema}.{plain}: lake.tables() lists what there is"
                 )

@@ -274,6 +274,54 @@ def test_a_change_too_large_for_memory_is_left_to_spark(
             assert view.verify().ok, str(view.verify())
 
 
+def test_operators_that_only_spark_has(lake: tailrace.Lake) -> None:
+    lake.create_table(
+        "docs", {"id": "bigint", "tags": "array<string>", "at": "struct<x: int, y: int>"}
+    )
+    docs = lake.table("docs")
+    docs.append([{"id": i, "tags": list("ab"[: i % 3]), "at": {"x": i, "y": 1}} for i in range(6)])
+    queries = {
+        "tags": "SELECT id, tag FROM docs LATERAL VIEW explode(tags) x AS tag",
+        "places": "SELECT id, pos, tag FROM docs LATERAL VIEW OUTER posexplode(tags) x AS pos, tag",
+        "counted": "SELECT tag, count(*) AS n FROM (SELECT explode(tags) AS tag FROM docs) "
+        "GROUP BY tag",
+        "fields": "SELECT d.at.x AS x, sum(at.y) AS n FROM docs AS d GROUP BY d.at.x",
+        "rolled": "SELECT at.x AS x, id, count(*) AS n FROM docs GROUP BY ROLLUP (at.x, id)",
+        "letters": "SELECT v.c, count(d.id) AS n FROM VALUES ('a'), ('c') AS v(c) "
+        "LEFT JOIN docs d ON array_contains(d.tags, v.c) GROUP BY v.c",
+        "sets": "SELECT customer, collect_set(amount) AS amounts FROM sales GROUP BY customer",
+        "spread": "SELECT customer, stddev(amount) AS s FROM sales GROUP BY customer",
+        "best": "SELECT id, amount FROM sales "
+        "QUALIFY row_number() OVER (PARTITION BY customer ORDER BY amount DESC) = 1",
+    }
+    views = {n: lake.create_view(n, q, policy="incremental") for n, q in queries.items()}
+    lake.run_until_fresh(timeout=180)
+    add(lake, [3, 8], "4.00")
+    docs.append([{"id": 9, "tags": ["c", None], "at": None}])
+    docs.delete("id = 4")
+    lake.run_until_fresh(timeout=180)
+    for view in views.values():
+        assert view.verify().ok, str(view.verify())
+
+
+def test_what_no_rule_covers_is_computed_in_full(lake: tailrace.Lake) -> None:
+    queries = {
+        "any": "SELECT customer, first(id) AS i FROM sales GROUP BY customer",
+        "named": "SELECT id, rank() OVER w AS r FROM sales WINDOW w AS (ORDER BY id)",
+        "float_groups": "SELECT s, count(*) AS n FROM "
+        "(SELECT customer, sum(cast(amount AS double)) AS s FROM sales GROUP BY 1) GROUP BY s",
+    }
+    for name, query in queries.items():
+        view = lake.create_view(name, query)
+        view.refresh()
+        add(lake, [11])
+        lake.table("sales").delete([{"id": 11}])
+        add(lake, [12, 13])
+        assert view.refresh().strategy == "full"
+        assert view.explain().to_dict()["reason"]
+        assert name == "any" or view.verify().ok
+
+
 # --- a sample of random views on Spark ----------------------------------------------------------
 
 SPARK_VIEWS, SPARK_ROUNDS = 25, 6  # 150 refreshes

@@ -181,13 +181,10 @@ def with_tables(tree: exp.Query, rename: Callable[[str], str]) -> exp.Query:
     made = tree.copy()
     for table in _tables(made):
         key = fold(quoted_name(*_names(table)))
-        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
-        new = exp.to_table(rename(key))
-        new.set("alias", alias.copy())
-        for part in ("joins", "laterals"):
-            if table.args.get(part):
-                new.set(part, table.args[part])
-        table.replace(new)
+        if not table.args.get("alias"):
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+        table.set("db", None)
+        table.set("this", exp.to_identifier(rename(key)))
     return made
 
 

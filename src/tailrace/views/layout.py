@@ -116,13 +116,14 @@ def layout_of(query: Query) -> Layout:
     root = pruned(root, {column.column for column in shown})
     groups, values, conditions = _over_groups(root)
     if groups is not None:
+        inexact = inexact_columns(groups.input)
+        if inexact & set(groups.keys):
+            raise UnsupportedError("groups by sums of floating-point numbers")
         if all(map(_can_be_merged, groups.calls)):
             return _merged(root, limit, shown, groups, values, conditions)
         reason = ", ".join(_why_not(call) for call in groups.calls if not _can_be_merged(call))
-        inexact = inexact_columns(groups.input)
-        keys = [key for key in groups.keys if key not in inexact]
-        if keys:
-            return _keyed(root, limit, shown, keys, reason)
+        if groups.keys:
+            return _keyed(root, limit, shown, list(groups.keys), reason)
         raise UnsupportedError(
             f"{reason}, and no group's key tells which rows are affected by a change"
         )

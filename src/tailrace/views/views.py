@@ -23,7 +23,14 @@ from tailrace.propagation.status import JobStatus
 from tailrace.store import changes as feed
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import check_name, fold, is_hidden, quoted_name, split_name
+from tailrace.store.schema import (
+    OWN_PREFIX,
+    check_name,
+    fold,
+    is_hidden,
+    quoted_name,
+    split_name,
+)
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.views.choose import Choice, Facts, Strategy, choose
@@ -50,6 +57,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Trigger = str | Mapping[str, Any] | None
+# What a reader's query calls the stored table: no column has that name.
+_READ = f"{OWN_PREFIX}read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +151,9 @@ class View:
     def to_df(self, at: int | None = None) -> DataFrame:
         """Its rows as a Spark DataFrame; at a snapshot, as they were then."""
         stored = self._stored().to_df(at)
-        spark = self._context.runtime.spark()
-        return spark.sql(
-            reader_sql(self._reader(), "stored", "spark").replace("`stored`", "{stored}"),
-            stored=stored,
-        )
+        text = reader_sql(self._reader(), _READ, "spark").replace("{", "{{").replace("}", "}}")
+        named = text.replace(f"`{_READ}`", "{stored}")
+        return self._context.runtime.spark().sql(named, stored=stored)
 
     def to_arrow(self, at: int | None = None) -> pa.Table:
         """Its rows as an Arrow table. A small one without a LIMIT is read without Spark."""
