@@ -41,6 +41,8 @@ class JobContext:
     memory: dict[str, Any] = field(default_factory=dict)
     is_canceled: Callable[[], bool] = lambda: False
     owned: list[str] = field(default_factory=list)  # see `owns`
+    # Rows that the consumer has read beside the changes, for the history.
+    counted: list[int] = field(default_factory=list)
 
     def owns(self, table: str) -> None:
         """Say that a table that this run makes is derived: closed to users, dropped with the job.

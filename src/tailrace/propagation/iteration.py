@@ -316,7 +316,7 @@ class Iterations:
                     self._record(flight, claim, one.part.kind, one.running),
                     seconds=one.seconds + more,
                     strategy=one.strategy,
-                    rows_read=sum(reading.rows for reading in readings),
+                    rows_read=sum(reading.rows for reading in readings) + sum(one.job.counted),
                     bytes_read=sum(reading.bytes for reading in readings),
                     rows_written=sum(rows for _, rows, _ in one.written),
                     bytes_written=sum(size for _, _, size in one.written),

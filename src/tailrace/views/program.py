@@ -130,13 +130,11 @@ class Builder:
         changed: Iterable[str],
         *,
         keys: Mapping[str, Sequence[str]] | None = None,
-        inserts_only: Iterable[str] = (),
         sideways: bool = True,
     ) -> None:
         """`changed` are the sources with changes; `keys` the fields of their primary keys."""
         self.numbers = {source: number for number, source in enumerate(sources)}
         self.changed = frozenset(changed)
-        self.inserts_only = frozenset(inserts_only)
         self.source_keys = dict(keys or {})
         # Whether what has been read of one input limits what is read of the next.
         self.sideways = sideways

@@ -281,10 +281,7 @@ class Refresh:
             for name, given in self._inputs.items()
             if given.table is not None and given.table.key
         }
-        inserts = [name for name, delta in changed.items() if delta.inserts_only]
-        return Builder(
-            list(self._inputs), list(changed), keys=keys, inserts_only=inserts, sideways=small
-        )
+        return Builder(list(self._inputs), list(changed), keys=keys, sideways=small)
 
     def _run(self, changed: Mapping[str, _Delta], *, small: bool) -> Run:
         sources = {}
@@ -469,6 +466,7 @@ class Refresh:
             else:
                 self._bring_in_frame(run, b, layout, run.frame(program, stored_limit))
         finally:
+            self._job.counted.append(run.rows)
             run.close()
 
     def _append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -60,15 +60,6 @@ class SourceData:
     frame_delta: Callable[[], DataFrame]
 
 
-@dataclass(kw_only=True)
-class Counts:
-    """What a run has cost."""
-
-    jobs: int = 0
-    rows: int = 0
-    fetched: dict[str, int] = field(default_factory=dict)
-
-
 class Run:
     """One run of one program or more, with what they share."""
 
@@ -101,7 +92,7 @@ class Run:
         self._views: set[str] = set()
         self._persisted: list[DataFrame] = []
         self._limit = runtime.settings.local_rows
-        self.counts = Counts()
+        self.rows = 0  # of sources and changes that were looked at
 
     # --- programs ---------------------------------------------------------------------------
 
@@ -181,7 +172,6 @@ class Run:
             source = self._sources[int(name.removeprefix("delta_"))]
             if source.local_delta is not None:
                 self._local[name] = source.local_delta()
-                self.counts.rows += self._local[name].num_rows
 
     def _fetch(self, step: Fetch, condition: exp.Expr | None) -> None:
         source = self._by_name[step.source]
@@ -196,15 +186,14 @@ class Run:
             plain = pa.schema([(c.name, c.type) for c in table.columns])
             where = None if condition is None else arrow_condition(condition, plain)
             found = find_rows(self._runtime, pruned, wanted, limit=self._limit, where=where)
-            self.counts.rows += pruned.rows
+            self.rows += pruned.rows
             if found is not None:
                 self._local[step.name] = found
-                self.counts.fetched[step.source] = found.num_rows
                 return
             narrow = pruned
         else:
             narrow = self._prune_by_bounds(step, narrow, column)
-            self.counts.rows += narrow.rows
+            self.rows += narrow.rows
         self._frames[step.name] = self._semi_join(narrow, step)
 
     def _prune_by_bounds(self, step: Fetch, narrow: Scan, column: Any) -> Scan:
@@ -344,7 +333,7 @@ class Run:
         if what == "delta":
             return source.frame_delta()
         found = source.new() if what == "new" else source.old()
-        self.counts.rows += found.rows
+        self.rows += found.rows
         return spark_scan.to_df(self._runtime, found)
 
     def close(self) -> None:

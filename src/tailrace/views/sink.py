@@ -131,11 +131,6 @@ def _result(call: Call, types: Types) -> exp.Expr:
 # --- changes ---------------------------------------------------------------------------------
 
 
-def first_build(b: Builder, layout: Layout, types: Types) -> exp.Query:
-    """All rows, for an empty table."""
-    return all_rows(b, layout, types)
-
-
 def full(b: Builder, layout: Layout, types: Types) -> exp.Query:
     """The difference between all rows and what is stored."""
     new = with_weight(all_rows(b, layout, types), layout.names, 1)
