@@ -31,6 +31,7 @@ stress: ## The long tests, under load
 	@tools/install.sh test
 	@tools/postgres.sh >/dev/null
 	@$(WITH_JAVA) $(PYTHON_IN_VENV) -m pytest -m stress $(PYTEST_ARGS)
+	@TAILRACE_ROUNDS=3 $(WITH_JAVA) $(PYTHON_IN_VENV) -m pytest tests/oracle/test_tpch.py tests/oracle/test_nexmark.py
 
 bench: ## Measure against Spark and other formats, and print one table
 	@tools/install.sh bench

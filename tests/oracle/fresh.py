@@ -6,6 +6,7 @@ Round 0 builds them; each later round changes the lake once before the views are
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     import tailrace
     from tests.support.lakes import LakeArgs
 
-ROUNDS = range(4)
+# `make stress` makes three rounds of changes.
+ROUNDS = range(1 + int(os.environ.get("TAILRACE_ROUNDS") or 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +46,12 @@ class Site:
         return connection
 
 
-def check(view: Any, query: str, oracle: duckdb.DuckDBPyConnection) -> str:
+def check(view: Any, query: str, oracle: duckdb.DuckDBPyConnection, *, verify: bool) -> str:
     """Refresh a view, compare it with a recompute and with DuckDB, and return the strategy."""
     done = view.refresh()
-    report = view.verify()
-    assert report.ok, str(report)
+    if verify:
+        report = view.verify()
+        assert report.ok, str(report)
     found = queries.differences(view.to_df().toArrow(), queries.ask(oracle, query))
     assert not found, "\n".join(found[:5])
     return str(done.strategy)

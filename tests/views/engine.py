@@ -153,7 +153,7 @@ class Engine:
             self.connection.execute(f"INSERT INTO {name} VALUES {values}")
 
     def fetch(self, query: exp.Expression) -> list[Row]:
-        return self.connection.execute(query.sql("duckdb")).fetchall()
+        return self.connection.execute(query.sql("duckdb", copy=False)).fetchall()
 
     def plain(self, sql: str, state: str) -> list[Row]:
         """A query by DuckDB alone, at one end."""
