@@ -13,15 +13,13 @@ from random import Random
 
 import pytest
 
-from tailrace.views.plan import Query
-from tailrace.views.program import State
 from tailrace.views.scope import UnsupportedError
-from tests.views.engine import Engine, StoredView, World, bag, builder, check_delta, planned
+from tests.views.cases import check, random_cases
+from tests.views.engine import Engine, StoredView, World, bag, check_delta, planned
 from tests.views.random_queries import Queries
 
 SEED = int(os.environ.get("TAILRACE_SEED") or secrets.randbelow(2**32))
 RANDOM_CASES = 5_000
-QUERIES_PER_WORLD = 10
 
 FIXED = {
     "filter and project": "SELECT id, a + 1 AS y FROM t WHERE v > 0",
@@ -144,7 +142,7 @@ def test_a_change_is_what_came_and_went(engine: Engine, name: str) -> None:
         random = Random(f"{SEED}{name}{number}")
         old = World.random(random, 10)
         changed = engine.load(old, old.changed(random))
-        _check(engine, FIXED[name], query, changed)
+        check(engine, FIXED[name], query, changed)
         check_delta(engine, query, changed, sideways=False)
         check_delta(engine, query, changed, keyed=False)
 
@@ -171,28 +169,6 @@ def test_random_queries_obey_the_law() -> None:
         assert sum(part.result() for part in parts) >= RANDOM_CASES
 
 
-def random_cases(seed: int, part: int, count: int) -> int:
-    """Check so many random queries; returns how many there were."""
-    random = Random(f"{seed}/{part}")
-    engine = Engine()
-    done = 0
-    while done < count:
-        old = World.random(random, random.choice([2, 6, 10]))
-        changed = engine.load(old, old.changed(random))
-        for _ in range(QUERIES_PER_WORLD):
-            sql = Queries(random).query(random.choice([0, 0, 0, 1, 1, 2])).sql
-            try:
-                query = planned(sql)
-            except UnsupportedError:
-                continue
-            try:
-                _check(engine, sql, query, changed, sideways=random.random() < 0.7)
-            except Exception as error:
-                raise AssertionError(f"TAILRACE_SEED={seed} part {part}: {sql}\n{error}") from error
-            done += 1
-    return done
-
-
 @pytest.mark.parametrize("part", range(2))
 def test_random_views_follow_their_tables(engine: Engine, part: int) -> None:
     random = Random(f"{SEED}/views/{part}")
@@ -212,11 +188,3 @@ def test_random_views_follow_their_tables(engine: Engine, part: int) -> None:
             got, want = bag(view.visible()), bag(engine.plain(sql, "new"))
             assert got == want, f"TAILRACE_SEED={SEED} part {part}: {sql}"
         done += 1
-
-
-def _check(engine: Engine, sql: str, query: Query, changed: set[str], **options: bool) -> None:
-    """The plan means what DuckDB reads in the query, and its change is right."""
-    shown = len(query.outputs)
-    rows = engine.fetch(builder(changed).rows(query.root, State.NEW))
-    assert bag(row[:shown] for row in rows) == bag(engine.plain(sql, "new")), "the plan is wrong"
-    check_delta(engine, query, changed, **options)

@@ -1,0 +1,43 @@
+"""Random queries and changes, checked in a process of their own."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tailrace.views.plan import Query
+from tailrace.views.program import State
+from tailrace.views.scope import UnsupportedError
+from tests.views.engine import Engine, World, bag, builder, check_delta, planned
+from tests.views.random_queries import Queries
+
+QUERIES_PER_WORLD = 10
+
+
+def random_cases(seed: int, part: int, count: int) -> int:
+    """Check so many random queries; returns how many there were."""
+    random = Random(f"{seed}/{part}")
+    engine = Engine()
+    done = 0
+    while done < count:
+        old = World.random(random, random.choice([2, 6, 10]))
+        changed = engine.load(old, old.changed(random))
+        for _ in range(QUERIES_PER_WORLD):
+            sql = Queries(random).query(random.choice([0, 0, 0, 1, 1, 2])).sql
+            try:
+                query = planned(sql)
+            except UnsupportedError:
+                continue
+            try:
+                check(engine, sql, query, changed, sideways=random.random() < 0.7)
+            except Exception as error:
+                raise AssertionError(f"TAILRACE_SEED={seed} part {part}: {sql}\n{error}") from error
+            done += 1
+    return done
+
+
+def check(engine: Engine, sql: str, query: Query, changed: set[str], **options: bool) -> None:
+    """The plan means what DuckDB reads in the query, and its change is right."""
+    shown = len(query.outputs)
+    rows = engine.fetch(builder(changed).rows(query.root, State.NEW))
+    assert bag(row[:shown] for row in rows) == bag(engine.plain(sql, "new")), "the plan is wrong"
+    check_delta(engine, query, changed, **options)
