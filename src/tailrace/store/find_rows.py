@@ -99,10 +99,6 @@ def find_rows(
     `scan` should be pruned, and its table narrowed to the columns that are needed. None if more
     than `limit` rows are found, or more values would have to be compared than the driver should.
     """
-    if scan.rows > runtime.settings.local_keys and scan.rows > _rows_after_footers(
-        runtime, scan, wanted
-    ):
-        return None
     tasks = list(_tasks(runtime, scan, wanted))
     total = sum(task.footer.row_group(group).num_rows for task in tasks for group in task.groups)
     if total > runtime.settings.local_keys:
@@ -120,15 +116,6 @@ def find_rows(
     if sum(part.num_rows for part in parts) > limit:
         return None
     return pa.concat_tables([schema.empty_table(), *parts])
-
-
-def _rows_after_footers(runtime: Runtime, scan: Scan, wanted: Wanted) -> int:
-    """A file's footer is read only if the catalog alone does not settle it."""
-    return sum(
-        task.footer.row_group(group).num_rows
-        for task in _tasks(runtime, scan, wanted)
-        for group in task.groups
-    )
 
 
 def _tasks(runtime: Runtime, scan: Scan, wanted: Wanted) -> list[_Task]:

@@ -8,7 +8,7 @@ trees over the names of the node's inputs. Rows are bags: nothing but a `Limit` 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlglot import exp
@@ -231,8 +231,6 @@ class Query:
 
     root: Node
     outputs: tuple[Output, ...]
-    # Functions of the moment that it uses, e.g. current_date.
-    moments: tuple[str, ...] = field(default=())
 
 
 def origin(node: Node, column: str) -> str | None:

@@ -286,7 +286,7 @@ class Translator(Relations):
         """The SELECT list: names and bound expressions."""
         items: list[tuple[str, exp.Expr]] = []
         self._expand_stars(select, scope)
-        for number, tree in enumerate(select.expressions):
+        for tree in select.expressions:
             value = tree.this if isinstance(tree, exp.Alias) else tree
             if isinstance(tree, exp.Aliases) or isinstance(value, exp.UDTF):
                 value = tree.this if isinstance(tree, exp.Aliases) else value
@@ -300,11 +300,11 @@ class Translator(Relations):
                 shown = [v.name for v in scope.columns[-len(made) :]]
                 items += [(n, column_of(c)) for n, c in zip(shown, made, strict=True)]
                 continue
-            name = tree.alias if isinstance(tree, exp.Alias) else self._name_of(value, number)
+            name = tree.alias if isinstance(tree, exp.Alias) else self._name_of(value)
             items.append((name, subqueries.value(value, found, scope)))
         return items
 
-    def _name_of(self, value: exp.Expr, _number: int) -> str:
+    def _name_of(self, value: exp.Expr) -> str:
         if isinstance(value, exp.Column | exp.Dot):
             return value.name or value.expression.name
         return value.sql("spark")

@@ -242,13 +242,13 @@ class View:
     # --- look inside ------------------------------------------------------------------------
 
     def _definition(self) -> Definition:
-        return _define(self._context, self.query, self._options)
+        return _define(self._context, self.query)
 
     def explain(self) -> Explanation:
         """How the next refresh will be done, and why not better."""
         row = self._row()
         options = json.loads(row.spec)["consumer"]
-        made = _define(self._context, options["query"], options)
+        made = _define(self._context, options["query"])
         memory = json.loads(row.status).get("memory", {})
         return _explained(self._context, self.name, made, options["policy"], row.watermark, memory)
 
@@ -522,7 +522,7 @@ def _base_tables(made: Definition) -> list[str]:
     return list(found)
 
 
-def _define(context: Context, query: str, _options: Mapping[str, Any]) -> Definition:
+def _define(context: Context, query: str) -> Definition:
     with context.begin() as txn:
         return define(query, _finder(context, txn, {}), context.runtime.clock.now())
 
