@@ -388,3 +388,33 @@ def _write(lake: tailrace.Lake, before: World, now: World) -> None:
                         for row in came
                     ]
                 )
+
+
+# A query each whose refresh needs nothing of Spark, and a change that every one of them sees.
+IN_MEMORY = {
+    "merge": BY_CUSTOMER,
+    "rows": "SELECT a.id, b.customer FROM sales a JOIN sales b ON a.id = b.id + 1",
+    "keys": "SELECT customer, count(DISTINCT amount) AS n FROM sales GROUP BY customer",
+    "extreme": "SELECT customer, max(amount) AS most FROM sales GROUP BY customer",
+    "outer": "SELECT a.id, b.id AS other FROM sales a LEFT JOIN sales b ON b.id = a.id + 1",
+    "exists": "SELECT id FROM sales a WHERE EXISTS (SELECT 1 FROM sales b WHERE b.id = a.id + 1)",
+    "scalar": "SELECT id FROM sales WHERE amount > (SELECT avg(amount) FROM sales)",
+}
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_a_small_refresh_needs_no_spark(
+    name: str, lake: tailrace.Lake, sqlite_lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = lake.create_view("v", IN_MEMORY[name], policy="incremental")
+    built.refresh()
+    monkeypatch.setattr("tailrace.store.spark_session._start_spark", _no_spark)
+    with sqlite_lake_args.connect() as alone:
+        add(alone, [0, 3, 9], "7.00")
+        alone.table("sales").delete([{"id": 1}, {"id": 4}])
+        alone.view("v").refresh()
+    assert built.verify().ok
+
+
+def _no_spark() -> None:
+    raise AssertionError("Spark was asked for")

@@ -1,8 +1,9 @@
-"""Runs programs with Spark.
+"""Runs programs.
 
 What is small is kept at hand: keys that follow from changes in memory, and rows that are found by
-them, are Arrow tables, and the query at the end is one action over those. What is large is left
-to Spark as one query. Either way the steps mean the same (see `program`).
+them, are Arrow tables. The query over those is answered in this process where that gives what
+Spark would (`local`), and else is one action of Spark. What is large is left to Spark as one
+query. Either way the steps mean the same (see `program`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +26,8 @@ from tailrace.store.schema import CHANGE, FILE, POS
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_session import SparkProvider
 from tailrace.views import sink
-from tailrace.views.arrow_eval import arrow_condition, evaluate
+from tailrace.views.arrow_condition import arrow_condition
+from tailrace.views.local.engine import evaluate
 from tailrace.views.program import WEIGHT, Fetch, Keys, Program, State, Step, names_in
 from tailrace.views.scope import renamed
 from tailrace.views.session import small_session
@@ -78,9 +81,8 @@ class Run:
 
         `small`: the changes are in memory; `tiny`: they are a few thousand rows.
         """
-        self._user = runtime.spark()
-        self.session: SparkSession = small_session(self._user, tiny=tiny) if small else self._user
-        self._runtime = replace(runtime, spark=_Fixed(self.session))
+        self._spark, self._tiny = runtime.spark, tiny
+        self._runtime = replace(runtime, spark=_SessionOf(self))
         self._sources = {source.number: source for source in sources.values()}
         self._by_name = dict(sources)
         self._stored, self._names, self._small = stored, dict(names), small
@@ -94,6 +96,12 @@ class Run:
         self._limit = runtime.settings.local_rows
         self.rows = 0  # of sources and changes that were looked at
 
+    @cached_property
+    def session(self) -> SparkSession:
+        """Asked for only when there is something that Spark has to do."""
+        session = self._spark()
+        return small_session(session, tiny=self._tiny) if self._small else session
+
     # --- programs ---------------------------------------------------------------------------
 
     def frame(
@@ -102,13 +110,16 @@ class Run:
         limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
     ) -> DataFrame:
         """The program's query as a DataFrame; its steps are done."""
+        self._prepare(program, limit)
+        return self._sql(program.query)
+
+    def _prepare(self, program: Program, limit: StoredLimit) -> None:
         conditions = fetch_conditions(program)
         for step in program.steps:
             self._check()
             self._do(step, conditions)
         if sink.STORED in program.tables():
             self._read_stored(program, limit)
-        return self._sql(program.query)
 
     def collect(
         self,
@@ -116,10 +127,39 @@ class Run:
         limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
     ) -> pa.Table:
         """The program's rows, in memory."""
-        made = self.frame(program, limit)
+        self._prepare(program, limit)
         self._check()
-        with spark_faults():
-            return made.toArrow()
+        found = self._evaluate(program.query)
+        if found is None:
+            with spark_faults():
+                found = self._sql(program.query).toArrow()
+        return found
+
+    def _evaluate(self, query: exp.Query) -> pa.Table | None:
+        """A query over what is in memory; None if Spark is needed."""
+        tables = {}
+        for name in names_in(query):
+            rows = self._in_memory(name)
+            if rows is None:
+                return None
+            tables[name] = rows
+        return evaluate(query, tables, limit=self._limit)
+
+    def _in_memory(self, name: str) -> pa.Table | None:
+        """A relation's rows, if they are in memory or few enough to be brought there."""
+        self._bring(name)
+        if name not in self._local and name not in self._frames:
+            found = None
+            if name in self._queries:
+                found = self._evaluate(self._queries[name])
+            elif name.startswith(("new_", "old_")):
+                whole = self._source_at(name)
+                if scan.is_small(whole, self._runtime):
+                    self.rows += whole.rows
+                    found = scan.to_arrow(self._runtime, whole)
+            if found is not None:
+                self._local[name] = found
+        return self._local.get(name)
 
     def give(self, name: str, rows: pa.Table) -> None:
         """Make rows known under a name."""
@@ -152,16 +192,17 @@ class Run:
             self._queries[step.name] = step.query
 
     def _keys(self, step: Keys) -> None:
-        for name in names_in(step.query):
-            self._bring(name)
-        found = evaluate(step.query, self._local) if self._small else None
-        if found is None and self._small:
-            with spark_faults():
-                some = self._sql(step.query).limit(self._limit + 1).toArrow()
-            found = some if some.num_rows <= self._limit else None
-        if found is not None:
-            self._local[step.name] = found
-            return
+        if self._small:
+            found = self._evaluate(step.query)
+            if found is None and (more := _without_conditions(step.query)) is not None:
+                found = self._evaluate(more)
+            if found is None:
+                with spark_faults():
+                    some = self._sql(step.query).limit(self._limit + 1).toArrow()
+                found = some if some.num_rows <= self._limit else None
+            if found is not None:
+                self._local[step.name] = found
+                return
         frame = self._sql(step.query).persist()
         self._persisted.append(frame)
         self._frames[step.name] = frame
@@ -328,27 +369,34 @@ class Run:
         return self._frames[name]
 
     def _leaf(self, name: str) -> DataFrame:
-        what, _, number = name.partition("_")
-        source = self._sources[int(number)]
-        if what == "delta":
-            return source.frame_delta()
-        found = source.new() if what == "new" else source.old()
+        if name.startswith("delta_"):
+            return self._sources[int(name.removeprefix("delta_"))].frame_delta()
+        found = self._source_at(name)
         self.rows += found.rows
         return spark_scan.to_df(self._runtime, found)
 
+    def _source_at(self, name: str) -> Scan:
+        what, _, number = name.partition("_")
+        source = self._sources[int(number)]
+        return source.new() if what == "new" else source.old()
+
     def close(self) -> None:
         """Let go of what Spark holds."""
-        for name in self._views:
+        for name in self._views:  # none, if Spark was not asked
             self.session.catalog.dropTempView(f"{self._prefix}{name}")
         for frame in self._persisted:
             frame.unpersist()
 
 
-class _Fixed(SparkProvider):
-    """Gives one session."""
+class _SessionOf(SparkProvider):
+    """Gives a run's session."""
 
-    def __init__(self, session: SparkSession) -> None:
-        super().__init__(session)
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+
+    def __call__(self) -> SparkSession:
+        return self._run.session
 
 
 class _Range(Wanted):
@@ -371,6 +419,16 @@ def with_weights(changes: pa.Table, columns: Iterable[str]) -> pa.Table:
     weight = pc.if_else(is_insert, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
     kept = changes.select(list(columns))
     return kept.append_column(WEIGHT, weight)
+
+
+def _without_conditions(query: exp.Query) -> exp.Query | None:
+    """A query for at least the same keys, if leaving out its conditions can only add some."""
+    if query.find(exp.Join, exp.Group, exp.Window, exp.Limit) or not query.find(exp.Where):
+        return None
+    made = query.copy()
+    for where in list(made.find_all(exp.Where)):
+        where.pop()
+    return made
 
 
 def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:

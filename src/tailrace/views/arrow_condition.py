@@ -1,14 +1,10 @@
-"""The simplest queries over Arrow tables: columns and conditions, without starting a Spark job.
+"""The simplest conditions as Arrow's, so that rows are left out while they are read.
 
-It is for keys, where a value too many does no harm: a condition that it does not know is left
-out. What is not such a query at all is left to Spark (None).
+A row too many does no harm there: what is not known to mean the same as in Spark is left out.
 """
 
 from __future__ import annotations
 
-import calendar
-import datetime as dt
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -16,54 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from tailrace.views.dates import day_of
 from tailrace.views.scope import conjuncts
-
-Tables = Mapping[str, pa.Table]
-_KNOWN = {"expressions", "from_", "where", "distinct"}
-
-
-def evaluate(query: exp.Expr, tables: Tables) -> pa.Table | None:
-    """A query's rows, or more."""
-    if isinstance(query, exp.Subquery):
-        return evaluate(query.this, tables)
-    if isinstance(query, exp.Union):
-        return _union(query, tables)
-    if not isinstance(query, exp.Select) or set(_said(query)) - _KNOWN:
-        return None
-    below = _source(query, tables)
-    if below is None:
-        return None
-    where = query.args.get("where")
-    condition = None if where is None else arrow_condition(where.this, below.schema)
-    if condition is not None:
-        below = below.filter(condition)
-    names, columns = [], []
-    for item in query.selects:
-        value = item.this if isinstance(item, exp.Alias) else item
-        if not isinstance(value, exp.Column) or value.name not in below.column_names:
-            return None
-        names.append(item.alias_or_name)
-        columns.append(below.column(value.name))
-    made = pa.table(columns, names=names)
-    if query.args.get("distinct"):
-        made = made.group_by(names).aggregate([])
-    return made
-
-
-def _union(query: exp.Union, tables: Tables) -> pa.Table | None:
-    left, right = evaluate(query.left, tables), evaluate(query.right, tables)
-    if query.args.get("distinct") or left is None or right is None:
-        return None
-    if left.schema.types != right.schema.types:
-        return None
-    return pa.concat_tables([left, right.rename_columns(left.column_names)])
-
-
-def _source(query: exp.Select, tables: Tables) -> pa.Table | None:
-    source = query.args["from_"].this if query.args.get("from_") else None
-    if isinstance(source, exp.Table):
-        return tables.get(source.name)
-    return None if source is None else evaluate(source, tables)
 
 
 def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
@@ -157,7 +107,7 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
     if isinstance(tree, exp.Neg):
         sign, tree = -1, tree.this
     if kind == pa.date32():
-        day = _day(tree)
+        day = day_of(tree)
         return None if day is None else pa.scalar(day, kind)
     if not isinstance(tree, exp.Literal):
         return None
@@ -179,34 +129,3 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
 
 def _fits(number: Decimal, kind: pa.DataType) -> bool:
     return bool(abs(number) < 2 ** (kind.bit_width - 1))
-
-
-def _day(tree: exp.Expr) -> dt.date | None:
-    """A date that is written out, or some days, months or years from one."""
-    if isinstance(tree, exp.Paren):
-        return _day(tree.this)
-    if isinstance(tree, exp.Cast) and tree.to.is_type("date"):
-        text = tree.this
-        if isinstance(text, exp.Literal) and text.is_string:
-            try:
-                return dt.date.fromisoformat(text.this)
-            except ValueError:
-                return None
-    if isinstance(tree, exp.Add | exp.Sub) and isinstance(tree.expression, exp.Interval):
-        day, interval = _day(tree.this), tree.expression
-        count = interval.this
-        if day is not None and isinstance(count, exp.Literal) and count.this.isdigit():
-            sign = 1 if isinstance(tree, exp.Add) else -1
-            return _moved(day, sign * int(count.this), interval.text("unit").upper())
-    return None
-
-
-def _moved(day: dt.date, count: int, unit: str) -> dt.date | None:
-    if unit in ("DAY", "DAYS"):
-        return day + dt.timedelta(days=count)
-    if unit not in ("MONTH", "MONTHS", "YEAR", "YEARS"):
-        return None
-    months = day.year * 12 + day.month - 1 + count * (12 if unit.startswith("YEAR") else 1)
-    year, month = divmod(months, 12)
-    last = calendar.monthrange(year, month + 1)[1]
-    return dt.date(year, month + 1, min(day.day, last))

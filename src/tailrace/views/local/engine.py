@@ -1,0 +1,85 @@
+"""DuckDB in this process, as far as Tailrace uses it: queries over Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tailrace.views.local import expressions
+from tailrace.views.local.kinds import DiffersError, duck_type
+from tailrace.views.local.queries import local_query
+
+if TYPE_CHECKING:
+    import duckdb
+
+# What does not fit is left to Spark, rather than to a disk. The order counts: the last is a lock.
+_SETTINGS = (
+    "SET memory_limit = '2GB'",
+    "SET temp_directory = ''",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET enable_external_access = false",
+)
+_DIVIDE = f"""
+CREATE MACRO {expressions.DIVIDE}(n, d) AS
+CASE WHEN d = 0 THEN error('division by zero')
+ELSE sign(n) * sign(d) * ((2 * abs(n) + abs(d)) // (2 * abs(d))) END
+"""
+_lock = Lock()
+_connections: list[duckdb.DuckDBPyConnection] = []
+
+
+def evaluate(query: exp.Query, tables: Mapping[str, pa.Table], *, limit: int) -> pa.Table | None:
+    """A query's rows with Spark's values and types; None if Spark has to be asked for them.
+
+    Also if there are more rows than the limit, or too many for the memory.
+    """
+    import duckdb
+
+    known = {
+        name: dict(zip(rows.column_names, rows.schema.types, strict=True))
+        for name, rows in tables.items()
+    }
+    try:
+        made = local_query(query, known)
+        for kind in made.kinds.values():
+            duck_type(kind)
+    except DiffersError:
+        return None
+    connection = _cursor()
+    try:
+        for name in {table.name for table in query.find_all(exp.Table)}:
+            connection.register(name, tables[name])
+        reader = connection.execute(made.query.sql("duckdb", copy=False)).to_arrow_reader(
+            min(limit, 1_000_000) + 1
+        )
+        batches, count = [], 0
+        for batch in reader:
+            batches.append(batch)
+            count += batch.num_rows
+            if count > limit:
+                return None
+        found = pa.Table.from_batches(batches, reader.schema)
+    except duckdb.Error:
+        # An overflow, a division by zero: Spark has its own words or values for that.
+        return None
+    finally:
+        connection.close()
+    return found.cast(pa.schema(list(made.kinds.items())))
+
+
+def _cursor() -> duckdb.DuckDBPyConnection:
+    """A connection of its own to the one database of this process, which stays empty."""
+    import duckdb
+
+    with _lock:
+        if not _connections:
+            connection = duckdb.connect(":memory:")
+            for statement in (*_SETTINGS, _DIVIDE):
+                connection.execute(statement)
+            _connections.append(connection)
+        return _connections[0].cursor()

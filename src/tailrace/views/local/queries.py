@@ -1,0 +1,212 @@
+"""Queries with Spark's meaning, said to DuckDB: the shapes that programs are built of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from tailrace.views.local import kinds
+from tailrace.views.local.expressions import Typed, cast, condition, plain_zero, typed
+from tailrace.views.local.kinds import DiffersError, Kind
+
+# The types of a relation's columns, in their order.
+Kinds = dict[str, Kind]
+_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
+_JOINS = {("", ""), ("", "CROSS"), ("", "INNER"), ("LEFT", ""), ("FULL", ""), ("RIGHT", "")} | {
+    ("LEFT", "SEMI"),
+    ("LEFT", "ANTI"),
+}
+
+
+@dataclass(frozen=True)
+class Local:
+    """A query of DuckDB, and the types of its columns in Spark."""
+
+    query: exp.Query
+    kinds: Kinds
+
+
+def local_query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
+    """A query over tables."""
+    if isinstance(tree, exp.Subquery):
+        _only(tree, {"this", "alias"})
+        return local_query(tree.this, tables)
+    if isinstance(tree, exp.Union):
+        return _union(tree, tables)
+    if isinstance(tree, exp.Select):
+        return _Select(tree, tables).made()
+    raise DiffersError(type(tree).__name__)
+
+
+def _only(tree: exp.Expr, allowed: set[str]) -> None:
+    said = {name for name, value in tree.args.items() if value}
+    if not said <= allowed:
+        raise DiffersError(f"{', '.join(sorted(said - allowed))} of {type(tree).__name__}")
+
+
+def _union(tree: exp.Union, tables: Mapping[str, Kinds]) -> Local:
+    """All rows of two queries, each column in a type that holds the values of both."""
+    _only(tree, {"this", "expression"})
+    sides = [local_query(tree.this, tables), local_query(tree.expression, tables)]
+    names = list(sides[0].kinds)
+    wanted = [kinds.common(pair) for pair in zip(*(s.kinds.values() for s in sides), strict=True)]
+    made = [_in_kinds(side, names, wanted) for side in sides]
+    union = exp.union(made[0], made[1], distinct=False, copy=False)
+    return Local(union, dict(zip(names, wanted, strict=True)))
+
+
+def _in_kinds(side: Local, names: list[str], wanted: list[Kind]) -> exp.Query:
+    if list(side.kinds.values()) == wanted:
+        return side.query
+    items = [
+        exp.alias_(cast(Typed(_column(own), have), kind), name, quoted=True, copy=False)
+        for (own, have), name, kind in zip(side.kinds.items(), names, wanted, strict=True)
+    ]
+    return exp.select(*items).from_(_sub(side.query, "q"), copy=False)
+
+
+def _column(name: str, relation: str | None = None) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True), table=relation)
+
+
+def _sub(query: exp.Query, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias)))
+
+
+@dataclass
+class _Select:
+    tree: exp.Select
+    tables: Mapping[str, Kinds]
+    scope: dict[str, Kinds] = field(default_factory=dict)
+    grouped: set[str] = field(default_factory=set)
+
+    def made(self) -> Local:
+        _only(self.tree, _CLAUSES)
+        if self.tree.args.get("from_") is None:
+            raise DiffersError("a SELECT without FROM")
+        source = self._source(self.tree.args["from_"].this)
+        joins = [self._join(join) for join in self.tree.args.get("joins") or ()]
+        where = self.tree.args.get("where")
+        made_where = None if where is None else condition(where.this, self._typed)
+        groups = self._groups()
+        items = self._items()
+        made = exp.Select(
+            expressions=[
+                exp.alias_(value.tree, name, quoted=True, copy=False) for name, value in items
+            ]
+        ).from_(source, copy=False)
+        made.set("joins", joins)
+        if made_where is not None:
+            made = made.where(made_where, copy=False)
+        if groups:
+            made = made.group_by(*groups, copy=False)
+        having = self.tree.args.get("having")
+        if having is not None:
+            made = made.having(condition(having.this, self._typed), copy=False)
+        found = {name: value.kind for name, value in items}
+        if len(found) != len(items):
+            raise DiffersError("two columns of one name")
+        if self.tree.args.get("distinct"):
+            _only(self.tree.args["distinct"], set())
+            if any(map(kinds.is_floating, found.values())):
+                raise DiffersError("DISTINCT of floating-point numbers")
+            made = made.distinct(copy=False)
+        return Local(made, found)
+
+    def _source(self, tree: exp.Expr) -> exp.Expr:
+        if isinstance(tree, exp.Table):
+            _only(tree, {"this", "alias"})
+            alias, found = tree.alias or tree.name, self.tables.get(tree.name)
+            if found is None:
+                raise DiffersError(f"{tree.name}, which is not in memory")
+            made: exp.Expr = exp.alias_(exp.to_table(tree.name), alias, table=True, copy=False)
+        elif isinstance(tree, exp.Subquery):
+            below = local_query(tree, self.tables)
+            alias, found = tree.alias, below.kinds
+            made = _sub(below.query, alias)
+        else:
+            raise DiffersError(f"{type(tree).__name__} in FROM")
+        if alias in self.scope:
+            raise DiffersError(f"two relations called {alias}")
+        self.scope[alias] = found
+        return made
+
+    def _join(self, join: exp.Join) -> exp.Join:
+        _only(join, {"this", "on", "side", "kind"})
+        side, kind = join.side, join.kind
+        if (side, kind) not in _JOINS:
+            raise DiffersError(f"{side} {kind} JOIN")
+        made = exp.Join(this=self._source(join.this), side=side or None, kind=kind or None)
+        on = join.args.get("on")
+        if on is not None:
+            made.set("on", condition(on, self._typed))
+        elif kind != "CROSS":
+            made.set("kind", "CROSS")
+        return made
+
+    def _groups(self) -> list[exp.Expr]:
+        group = self.tree.args.get("group")
+        if group is None:
+            return []
+        _only(group, {"expressions"})
+        made = []
+        for key in group.expressions:
+            if not isinstance(key, exp.Column):
+                raise DiffersError("a group by an expression")
+            self.grouped.add(key.name)
+            made.append(self._typed(key).tree)
+        return made
+
+    def _items(self) -> list[tuple[str, Typed]]:
+        found: list[tuple[str, Typed]] = []
+        for item in self.tree.expressions:
+            if isinstance(item, exp.Star):
+                _only(item, set())
+                for alias, own in self.scope.items():
+                    found += [
+                        (name, Typed(_column(name, alias), kind)) for name, kind in own.items()
+                    ]
+                continue
+            value = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(value, exp.Window):
+                found.append((item.alias_or_name, self._window(value)))
+            else:
+                found.append((item.alias_or_name, typed(value, self._typed)))
+        return found
+
+    def _window(self, window: exp.Window) -> Typed:
+        """A row's number in an order."""
+        _only(window, {"this", "partition_by", "order", "over"})
+        if not isinstance(window.this, exp.RowNumber):
+            raise DiffersError(f"{type(window.this).__name__} OVER …")
+        order = [
+            exp.Ordered(this=typed(one.this, self._typed).tree, desc=bool(one.args.get("desc")))
+            for one in window.args["order"].expressions
+        ]
+        for one in order:  # as in Spark: NULL is the least
+            one.set("nulls_first", not one.args["desc"])
+        made = exp.Window(
+            this=exp.RowNumber(),
+            partition_by=[typed(key, self._typed).tree for key in window.args["partition_by"]],
+            order=exp.Order(expressions=order),
+        )
+        return Typed(exp.Cast(this=made, to=kinds.duck_type(kinds.INT)), kinds.INT)
+
+    def _typed(self, column: exp.Column) -> Typed:
+        name, relation = column.name, column.table
+        found = [
+            (alias, own[name])
+            for alias, own in self.scope.items()
+            if name in own and relation in ("", alias)
+        ]
+        if len(found) != 1:
+            raise DiffersError(f"{len(found)} columns called {column.sql('spark')}")
+        alias, kind = found[0]
+        tree: exp.Expr = _column(name, alias)
+        kinds.duck_type(kind)
+        if name in self.grouped and kinds.is_floating(kind):
+            # Of zeros with different signs, Spark shows the positive one.
+            tree = plain_zero(tree, kind)
+        return Typed(tree, kind)
