@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ from tailrace.store.schema import FILE, POS, Column
 
 # Row groups that one task reads.
 _GROUPS = 4
+# Numbers up to which it is faster to look a value up than to hash it: a table of a byte each.
+_TABLE_RANGE = 32_000_000
 Flags = npt.NDArray[np.bool_]
 
 
@@ -60,10 +63,32 @@ class Wanted:
     def found_in(self, column: pa.ChunkedArray) -> Flags:
         """Which of a column's values are wanted."""
         held = column.cast(self.column.type)
+        if self._table is not None and not held.null_count:
+            return self._looked_up(held.to_numpy())
         flags = pc.is_in(held, value_set=self.values, skip_nulls=True)
         if self.has_null:
             flags = pc.or_(flags, held.is_null())
         return np.asarray(flags.to_numpy(zero_copy_only=False), bool)
+
+    @cached_property
+    def _table(self) -> Flags | None:
+        """For each whole number in a range that is not too wide, whether it is wanted."""
+        if self._sorted is None or not len(self._sorted):
+            return None
+        low, high = int(self._sorted[0]), int(self._sorted[-1])
+        if high - low >= _TABLE_RANGE:
+            return None
+        table = np.zeros(high - low + 1, bool)
+        table[self._sorted - low] = True
+        return table
+
+    def _looked_up(self, numbers: npt.NDArray[np.integer]) -> Flags:
+        assert self._sorted is not None
+        assert self._table is not None
+        inside = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
+        flags = np.zeros(len(numbers), bool)
+        flags[inside] = self._table[numbers[inside] - self._sorted[0]]
+        return flags
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tailrace.views.plan import Filter, InnerJoin, Node
+from tailrace.views.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
 from tailrace.views.program import WEIGHT, Builder, State, Within
 from tailrace.views.rules.filter import is_simple
 from tailrace.views.rules.rule import (
@@ -173,11 +173,40 @@ class InnerJoinRule(Rule):
             own = set(part.columns)
             names = [same.get(column, frozenset({column})) & own for column in columns]
             if all(names):
-                found += b.touched(part, [min(name) for name in names])
+                here = [min(name) for name in names]
+                found += self._touched_narrowly(b, node, part, here) or b.touched(part, here)
             elif is_simple(part) or b.delta(part) is not None:
                 # Also with the others as they were before: a term has each at one end only.
                 found += self._touched_through(b, node, part, columns)
         return found
+
+    def _touched_narrowly(
+        self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
+    ) -> list[exp.Query]:
+        """The same, but only where an input that a condition has made small has a partner.
+
+        None if there is no such input, or it changed, or the change does not tell what it is
+        joined by: then the columns alone have to do.
+        """
+        same = _classes(node)
+        for other in node.parts:
+            if is_simple(changed) or not b.sideways or b.is_changed(other) or not _is_narrow(other):
+                continue
+            pairs = {
+                min(members & set(changed.columns)): min(members & set(other.columns))
+                for members in dict.fromkeys(same.values())
+                if members & set(changed.columns) and members & set(other.columns)
+            }
+            wanted = list(dict.fromkeys([*columns, *pairs]))
+            parts = b.touched(changed, wanted) if pairs else []
+            if not parts or not b.is_direct(parts):
+                continue
+            limit = affected(b, wanted, parts)
+            keys = {own: key for own, key in limit.pairs if own in pairs}
+            near = Within(keys=limit.keys, pairs=tuple((pairs[c], k) for c, k in keys.items()))
+            rows = b.rows(other, State.NEW, near)
+            return [_with_partner(limit, rows, dict(near.pairs), columns)]
+        return []
 
     def _touched_through(
         self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
@@ -247,6 +276,29 @@ class InnerJoinRule(Rule):
         return made
 
 
+def _with_partner(
+    limit: Within, rows: exp.Query, pairs: dict[str, str], columns: Sequence[str]
+) -> exp.Query:
+    """Of keys, the columns of those that rows have."""
+    own = dict(limit.pairs)
+    same = [
+        exp.EQ(
+            this=exp.column(exp.to_identifier(key), table="k"),
+            expression=exp.column(exp.to_identifier(column), table="q"),
+        )
+        for column, key in pairs.items()
+    ]
+    shown = [
+        exp.alias_(exp.column(exp.to_identifier(own[column]), table="k"), column, copy=False)
+        for column in columns
+    ]
+    made = exp.select(*shown).from_(
+        exp.alias_(exp.to_table(limit.keys), "k", table=True, copy=False), copy=False
+    )
+    made.append("joins", exp.Join(this=sub(rows), side="LEFT", kind="SEMI", on=all_of(same)))
+    return made
+
+
 def _or_fail(query: exp.Query | None) -> exp.Query:
     assert query is not None
     return query
@@ -281,6 +333,8 @@ def _links(condition: exp.Expr, known: set[str], part: Node) -> bool:
 def _is_narrow(part: Node) -> bool:
     """Whether a condition on a table is likely to leave few of its rows."""
     while not isinstance(part, Filter):
+        if isinstance(part, KeyJoin) and part.kind is JoinKind.SEMI:
+            return _is_narrow(part.right)
         if len(part.inputs) != 1:
             return False
         part = part.inputs[0]

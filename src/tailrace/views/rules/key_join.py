@@ -74,6 +74,11 @@ class KeyJoinRule(Rule):
         right_keys = [other for _, other in node.pairs]
         parts = [*b.touched(node.left, left_keys), *b.touched(node.right, right_keys)]
         limit = affected(b, left_keys, parts)
+        one_sided = node.kind is not JoinKind.FULL and not b.is_changed(node.left)
+        if one_sided and b.sideways:
+            # Only what the left side has can have become something else.
+            left = only_with(b.rows(node.left, State.NEW, limit), limit, node.left.columns)
+            limit = affected(b, left_keys, [from_query(left, left_keys)])
         terms = []
         for state, weight in ((State.NEW, 1), (State.OLD, -1)):
             left = b.rows(node.left, state, limit)
