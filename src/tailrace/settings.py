@@ -17,6 +17,9 @@ class Settings:
     local_rows: int = 500_000
     # The same limit by the compressed size of the Parquet objects involved.
     local_bytes: int = 256 * 1024 * 1024
+    # Rows of a change, or that a change leads to, which a view's refresh works on in memory before
+    # Spark is asked: some hundred megabytes, as only the columns that the view uses are held.
+    memory_rows: int = 4_000_000
     # Key values that the driver compares, one row group at a time, before a Spark join is cheaper.
     local_keys: int = 32_000_000
     # Rows under deletes that are masked by broadcast bitmaps (an eighth of a byte each);

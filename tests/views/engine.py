@@ -215,7 +215,7 @@ def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options:
     ).from_(exp.Subquery(this=union_all(parts), alias=exp.TableAlias(this=exp.to_identifier("q"))))
     left.set("expressions", [*(exp.column(c) for c in columns), left.expressions[1]])
     left = left.group_by(*(exp.column(c) for c in columns)).having("sum(_w) <> 0")
-    text = as_one_query(b.program(left), b.numbers)
+    text = as_one_query(b.program(left))
     wrong = engine.fetch(text)
     assert not wrong, f"{wrong}\n{text.sql('duckdb', pretty=True)}"
 
@@ -227,7 +227,7 @@ class StoredView:
         self.engine = engine
         self.layout = layout_of(query)
         b = builder(())
-        rows = as_one_query(b.program(sink.all_rows(b, self.layout, {})), b.numbers)
+        rows = as_one_query(b.program(sink.all_rows(b, self.layout, {})))
         columns = ", ".join(f'"{name}"' for name in self.layout.names)
         self.engine.connection.execute(
             f"CREATE OR REPLACE TABLE stored AS SELECT 1::bigint AS {sink.FILE}, "
@@ -240,7 +240,7 @@ class StoredView:
         made = sink.full(b, self.layout, {}) if full else sink.change(b, self.layout, {})
         if made is None:
             return
-        program = as_one_query(b.program(made), b.numbers)
+        program = as_one_query(b.program(made))
         run = self.engine.connection.execute
         run(f"CREATE OR REPLACE TEMP TABLE change AS {program.sql('duckdb')}")
         again = run(f"SELECT count(*) FROM change WHERE {sink.AGAIN}").fetchone()
@@ -251,7 +251,7 @@ class StoredView:
             run(f"CREATE OR REPLACE TEMP TABLE again AS {groups}")
             b = builder(changed, **options)
             query = sink.again(b, self.layout, {})
-            once_more = as_one_query(b.program(query), b.numbers).sql("duckdb")
+            once_more = as_one_query(b.program(query)).sql("duckdb")
             run(f"CREATE OR REPLACE TEMP TABLE more AS {once_more}")
         run(
             f"DELETE FROM stored USING change WHERE stored.{sink.FILE} = change.{sink.FILE} "

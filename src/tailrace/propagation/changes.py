@@ -35,6 +35,10 @@ class SourceChanges:
         """Whether they are held in memory, so that Spark is not needed."""
         return self._reading.is_small
 
+    def fits(self, rows: int) -> bool:
+        """Whether they can be held in memory by somebody who takes so many rows."""
+        return self._reading.fits(rows)
+
     @property
     def rows(self) -> int:
         """How many rows were inserted and deleted; an update may count as both."""

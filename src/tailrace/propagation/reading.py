@@ -111,6 +111,11 @@ class Reading:
             return feed.is_small(self._runtime, plan)
         return scan.is_small(plan, self._runtime)
 
+    def fits(self, rows: int) -> bool:
+        """Whether changes can be held in memory by somebody who takes so many rows."""
+        plan = self.plan()
+        return isinstance(plan, feed.Feed) and feed.is_small(self._runtime, plan, rows)
+
     def table(self) -> pa.Table:
         """A small one as Arrow: `_change`, then the columns."""
         with self._lock:

@@ -137,11 +137,14 @@ def plan(
     return Feed(table=table, whole=tuple(whole), some=tuple(some), net=net)
 
 
-def is_small(runtime: Runtime, feed: Feed) -> bool:
-    """Whether the driver may read a feed itself: by what it holds in the end, and looks at."""
+def is_small(runtime: Runtime, feed: Feed, most: int | None = None) -> bool:
+    """Whether the driver may read a feed itself: by what it holds in the end, and looks at.
+
+    `most`: rows, if not as many as the driver usually reads.
+    """
     limits = runtime.settings
     return feed.rows == 0 or (
-        feed.rows <= limits.local_rows
+        feed.rows <= (limits.local_rows if most is None else most)
         and feed.bytes_held <= limits.local_bytes
         and feed.rows_read(limits.row_group_rows) <= limits.local_keys
     )

@@ -174,3 +174,11 @@ class Table:
         with self._begin() as txn:
             work(txn)
         return txn.snapshot
+
+
+def scan_at(runtime: Runtime, table: TableInfo, at: int) -> Scan:
+    """A table's files at a snapshot, read from the catalog in one moment."""
+    with runtime.database.read_at_once() as connection:
+        lookup.check_snapshot(connection, at)
+        files = lookup.data_files(connection, table, at)
+    return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))

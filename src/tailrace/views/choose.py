@@ -30,14 +30,23 @@ class Strategy(StrEnum):
     FULL = "full"  # all of it is computed, and the difference written
 
 
-# Seconds before the first row: in full, Spark decides more on the way.
-_START, _START_FULL = 0.3, 1.0
-# Seconds for a row that is read and computed, and for one whose key is only looked at.
-_ROW, _LOOK = 0.4e-6, 0.03e-6
-# Seconds for a changed row: if it is all that is needed, and if others are joined to it.
-_CHANGE_ALONE, _CHANGE = 1.5e-6, 6e-6
-# How far a single measurement is believed: it may have met a busy machine.
-_LEAST, _MOST = 0.5, 10.0
+@dataclass(frozen=True, kw_only=True)
+class _Rates:
+    """Seconds on a small machine."""
+
+    start: float  # before the first row
+    row: float  # for a row that is read and computed
+    look: float  # for a row whose key is only looked at
+    alone: float  # for a changed row that is all that is needed
+    change: float  # for a changed row that others are joined to
+
+
+_IN_MEMORY = _Rates(start=0.15, row=0.1e-6, look=0.05e-6, alone=0.8e-6, change=1.2e-6)
+_ON_SPARK = _Rates(start=0.6, row=0.4e-6, look=0.03e-6, alone=1.5e-6, change=6e-6)
+# In full, Spark decides more on the way.
+_FULL_START, _FULL_ROW = 1.0, 0.4e-6
+# How far a single measurement is believed. It may have met a busy machine, but never a faster one.
+_LEAST, _MOST = 0.05, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +56,8 @@ class Facts:
     sizes: Mapping[str, int]  # rows of each source
     changes: Mapping[str, int]  # changed rows of those that changed
     inserts_only: bool
-    # By strategy, what the last run was predicted to take, and what it took.
+    in_memory: bool  # the changes and what they lead to are worked on without Spark
+    # By strategy and place, what the last run was predicted to take, and what it took.
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     rebuild: bool = False  # the history since the watermark is gone
     moved: bool = False  # a function of the moment says something else
@@ -90,9 +100,14 @@ def choose(made: Definition, facts: Facts, policy: str) -> Choice:
     return Choice(strategy=best.strategy, cost=best.cost or 0, options=tuple(options))
 
 
+def history_name(strategy: Strategy, facts: Facts) -> str:
+    """What a strategy's times are kept under: in memory it takes another time than on Spark."""
+    return str(strategy) if facts.in_memory or strategy is Strategy.FULL else f"{strategy} on Spark"
+
+
 def _corrected(cost: float, strategy: Strategy, facts: Facts) -> float:
     """By how long the last run took, compared with what was said before it."""
-    past = facts.history.get(str(strategy))
+    past = facts.history.get(history_name(strategy, facts))
     if not past or past[0] <= 0:
         return cost
     return cost * min(max(past[1] / past[0], _LEAST), _MOST)
@@ -101,8 +116,8 @@ def _corrected(cost: float, strategy: Strategy, facts: Facts) -> float:
 def full_cost(made: Definition, sizes: Mapping[str, int]) -> float:
     """What computing all of it costs, before anything is known of the view."""
     if made.layout is None:
-        return _START_FULL + _ROW * sum(sizes.values())
-    return _START_FULL + _ROW * sum(sizes.get(s.source, 0) for s in made.layout.root.scans)
+        return _FULL_START + _FULL_ROW * sum(sizes.values())
+    return _FULL_START + _FULL_ROW * sum(sizes.get(s.source, 0) for s in made.layout.root.scans)
 
 
 def plain_cost(made: Definition, facts: Facts, strategy: Strategy) -> float:
@@ -172,10 +187,12 @@ def _cost(layout: Layout, facts: Facts) -> float:
     """Changed rows, and rows of sources that are looked at, or read, for what they lead to."""
     scans = layout.root.scans
     changed = sum(facts.changes.get(scan.source, 0) for scan in scans)
+    rates = _IN_MEMORY if facts.in_memory else _ON_SPARK
     if _is_own_change(layout):
-        return _START + _CHANGE_ALONE * changed
+        return rates.start + rates.alone * changed
     looked_at = sum(facts.sizes.get(scan.source, 0) for scan in scans)
-    return _START + _CHANGE * changed + _LOOK * looked_at + _ROW * _read_whole(layout, facts)
+    whole = rates.row * _read_whole(layout, facts)
+    return rates.start + rates.change * changed + rates.look * looked_at + whole
 
 
 def _is_own_change(layout: Layout) -> bool:

@@ -17,6 +17,7 @@ class Explanation:
     policy: str
     strategy: str  # the one that would be taken now
     reason: str  # why a view is computed in full, if it is
+    spark: str  # why a small change needs Spark, if it does
     watermark: int | None
     sources: tuple[dict[str, Any], ...]
     strategies: tuple[Option, ...]
@@ -28,6 +29,7 @@ class Explanation:
             "policy": self.policy,
             "strategy": self.strategy,
             "reason": self.reason,
+            "spark": self.spark,
             "watermark": self.watermark,
             "sources": list(self.sources),
             "strategies": [
@@ -45,6 +47,10 @@ class Explanation:
         lines = [f"{self.view}: {self.strategy} (policy {self.policy})"]
         if self.reason:
             lines.append(f"  computed in full: {self.reason}")
+        elif self.spark:
+            lines.append(f"  small changes need Spark: {self.spark}")
+        else:
+            lines.append("  small changes are worked on in memory, without Spark")
         for source in self.sources:
             change = f"{source['changed']:,} changed" if source["changed"] else "unchanged"
             lines.append(f"  {source['name']}: {source['rows']:,} rows, {change}")
@@ -56,7 +62,14 @@ class Explanation:
 
 
 def explanation(
-    name: str, made: Definition, facts: Facts, choice: Choice, policy: str, watermark: int | None
+    name: str,
+    made: Definition,
+    facts: Facts,
+    choice: Choice,
+    *,
+    policy: str,
+    watermark: int | None,
+    spark: str,
 ) -> Explanation:
     """The explanation of a choice."""
     sources = tuple(
@@ -68,6 +81,7 @@ def explanation(
         policy=policy,
         strategy=str(choice.strategy),
         reason=made.reason,
+        spark=spark,
         watermark=watermark,
         sources=sources,
         strategies=choice.options,

@@ -82,6 +82,7 @@ class Program:
 
     steps: tuple[Step, ...]
     query: exp.Query
+    numbers: Mapping[str, int]  # of the sources
 
     def tables(self) -> set[str]:
         """Everything that it refers to by name, steps included."""
@@ -91,11 +92,11 @@ class Program:
         return found
 
 
-def as_one_query(program: Program, numbers: Mapping[str, int]) -> exp.Query:
+def as_one_query(program: Program) -> exp.Query:
     """The whole program as one query, for engines that need no help."""
     query = program.query.copy()
     for step in program.steps:
-        body = fetch_query(step, numbers) if isinstance(step, Fetch) else step.query.copy()
+        body = fetch_query(step, program.numbers) if isinstance(step, Fetch) else step.query.copy()
         query = query.with_(step.name, as_=body, copy=False)
     return query
 
@@ -273,7 +274,7 @@ class Builder:
                 needed[name] = step
 
         need([*sorted(names_in(query)), *also])
-        return Program(steps=tuple(needed.values()), query=query)
+        return Program(steps=tuple(needed.values()), query=query, numbers=self.numbers)
 
 
 def names_in(query: exp.Expr) -> set[str]:

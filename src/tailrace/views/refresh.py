@@ -15,51 +15,36 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlalchemy as sa
 from sqlglot import exp
 
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError
-from tailrace.propagation import joblog, versions
+from tailrace.propagation import joblog
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
-from tailrace.propagation.job import Kind
 from tailrace.propagation.jobs import VIEW
-from tailrace.store import changes as feed
 from tailrace.store import lookup, types
-from tailrace.store.difference import difference
-from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import (
-    CHANGE,
-    OWN_PREFIX,
-    TableInfo,
-    fold,
-    is_hidden,
-    quoted_name,
-    split_name,
-)
+from tailrace.store.schema import OWN_PREFIX, is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views import sink
-from tailrace.views.choose import Choice, Facts, Strategy, choose, plain_cost
+from tailrace.views.choose import Choice, Facts, Strategy, choose, history_name, plain_cost
 from tailrace.views.definition import (
     Definition,
-    Find,
-    Input,
-    ViewInput,
-    define,
     moment_text,
     reader_of,
     reader_sql,
-    table_input,
     with_tables,
 )
+from tailrace.views.find import defined
 from tailrace.views.layout import Layout, Way
-from tailrace.views.program import WEIGHT, Builder, State
-from tailrace.views.run import Run, SourceData, StoredLimit, with_weights
+from tailrace.views.local.compiled import Compiled, compiled, leaves_of
+from tailrace.views.output import Output
+from tailrace.views.program import Builder, Program, State
+from tailrace.views.run import NeedsSparkError, Run, SourceData, StoredLimit
+from tailrace.views.sources import Sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,15 +54,14 @@ if TYPE_CHECKING:
 _TINY_ROWS = 50_000
 
 
-@dataclass(kw_only=True)
-class _Delta:
-    """What is known of a source's change before it is read."""
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    """A program that brings the view to the end of the range, and how it is run."""
 
-    rows: int
-    small: bool
-    inserts_only: bool
-    local: Any  # a function that reads it into memory: `_change`, then the columns
-    frame: Any  # a function that gives it as a DataFrame: `_w`, then the columns
+    builder: Builder
+    program: Program
+    limit: StoredLimit
+    compiled: Compiled
 
 
 class Refresh:
@@ -89,65 +73,47 @@ class Refresh:
         self._options, self._memory = job.options, job.memory
         self._moment = self._runtime.clock.now()
         self._table = str(job.options["table"])
-        # A label goes with the rows of a view; None where there is no earlier version.
-        self._since = job.since if changes.kind is Kind.TAIL else None
+        self._output = Output(txn, self._table)
 
     def run(self) -> str:
         """Bring the stored table to the job's snapshot; returns the strategy."""
+        started = time.monotonic()
         if "types" not in self._memory:
-            started = time.monotonic()
+            started += self._start_spark()
             self._build()
-            self._remember(Strategy.FULL, self._facts({}, moved=False), time.monotonic() - started)
+            built = Choice(strategy=Strategy.FULL, cost=0)
+            self._remember(built, self._facts(moved=False), time.monotonic() - started)
             return Strategy.BUILD
         self._check_sources()
         moved = self._memory.get("moment", "") != moment_text(self.definition.moments, self._moment)
-        changed = (
-            {name: d for name, d in self._deltas.items() if d.rows}
-            if self._since is not None
-            else {}
-        )
-        if self._since is not None and not changed and not moved:
+        if self._sources.since is not None and not self._sources.changed and not moved:
             return Strategy.NOTHING
-        facts = self._facts(changed, moved=moved)
+        facts = self._facts(moved=moved)
         choice = choose(self.definition, facts, str(self._options.get("policy", "auto")))
-        started = time.monotonic()
-        self._apply(choice, changed)
-        self._remember(choice.strategy, facts, time.monotonic() - started)
+        if choice.strategy is Strategy.FULL or not facts.in_memory:
+            started += self._start_spark()
+        self._apply(choice)
+        self._remember(choice, facts, time.monotonic() - started)
         self._memory["moment"] = moment_text(self.definition.moments, self._moment)
         return choice.strategy
+
+    def _start_spark(self) -> float:
+        """How long it takes to have a session: not what a strategy is to be measured by."""
+        started = time.monotonic()
+        self._runtime.spark()
+        return time.monotonic() - started
 
     # --- what it is about -------------------------------------------------------------------
 
     @cached_property
     def definition(self) -> Definition:
-        return define(self._options["query"], self._find, self._moment)
-
-    def _find(self, schema: str, name: str) -> Input:
-        return self._finder(self._options)(schema, name)
-
-    def _finder(self, options: Mapping[str, Any]) -> Find:
-        """How a view's query finds its tables: as they are at the snapshot, and in here."""
-
-        def find(schema: str, name: str) -> Input:
-            upstream = options.get("views", {}).get(fold(quoted_name(schema, name)))
-            with self._runtime.database.read() as connection:
-                if upstream is not None:
-                    row = joblog.row(connection, upstream)
-                    own = json.loads(row.spec)["consumer"]
-                else:
-                    found = lookup.find_table(
-                        connection, schema, name, self._job.to, self._runtime.tenant
-                    )
-            if upstream is not None:
-                table = self._txn.info(own["table"])
-                made = define(own["query"], self._finder(own), self._moment)
-                reader = reader_of(made, [c.name for c in table.columns])
-                return table_input(table, ViewInput(job=upstream, reader=reader, definition=made))
-            if found is None:
-                raise InvalidError(f"the view reads {schema}.{name}, which is not there any more")
-            return table_input(found)
-
-        return find
+        return defined(
+            self._runtime,
+            self._options,
+            at=self._job.to,
+            stored=self._txn.info,
+            moment=self._moment,
+        )
 
     def _check_sources(self) -> None:
         """The columns that the query uses have to be those that it was built on."""
@@ -178,120 +144,28 @@ class Refresh:
             }
         return found
 
-    # --- sources ----------------------------------------------------------------------------
-
-    def _scan(self, table: TableInfo, at: int) -> Scan:
-        with self._runtime.database.read_at_once() as connection:
-            lookup.check_snapshot(connection, at)
-            files = lookup.data_files(connection, table, at)
-        return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
-
     @cached_property
-    def _inputs(self) -> dict[str, Input]:
-        """By the stored table's name."""
-        return {given.name: given for given in self.definition.inputs.values()}
-
-    def _narrowed(self, name: str) -> TableInfo:
-        table = self._inputs[name].table
-        assert table is not None
-        return table.narrowed(self.definition.fields[name])
-
-    @cached_property
-    def _ends(self) -> dict[tuple[str, State], Scan]:
-        return {}
-
-    def _end(self, name: str, state: State) -> Scan:
-        """A source at one end of the range."""
-        if (name, state) not in self._ends:
-            given, table = self._inputs[name], self._narrowed(name)
-            if given.view is None:
-                at = self._job.to if state is State.NEW else self._since
-                assert at is not None
-                made = self._scan(table, at)
-            elif state is State.NEW and self._txn.acts_for(given.view.job):
-                # Refreshed by this very transaction.
-                made = replace(self._txn.scan(*split_name(name)), table=table)
-            else:
-                label = self._job.to if state is State.NEW else self._since
-                assert label is not None
-                made = self._scan(table, self._version(table, label))
-            self._ends[name, state] = made
-        return self._ends[name, state]
-
-    def _version(self, table: TableInfo, label: int) -> int:
-        """The commit that made another view what it is at a label."""
-        with self._runtime.database.read() as connection:
-            found = versions.version_at(connection, table.id, label)
-        if found is None:
-            raise InvalidError(f"{table.full_name} has no version for snapshot {label}")
-        return found
-
-    @cached_property
-    def _deltas(self) -> dict[str, _Delta]:
-        found = {}
-        for name, given in self._inputs.items():
-            found[name] = self._base_delta(name) if given.view is None else self._view_delta(name)
-        return found
-
-    def _base_delta(self, name: str) -> _Delta:
-        source = self._changes[name]
-        columns = [c.name for c in self._narrowed(name).columns]
-
-        def frame() -> DataFrame:
-            inserts = source.inserts.select(*map(types.quote, columns)).selectExpr(
-                "*", f"1 AS {WEIGHT}"
-            )
-            deletes = source.deletes.select(*map(types.quote, columns)).selectExpr(
-                "*", f"-1 AS {WEIGHT}"
-            )
-            return inserts.unionAll(deletes)
-
-        return _Delta(
-            rows=source.rows,
-            small=source.is_small,
-            inserts_only=source.only_inserts,
-            local=lambda: with_weights(source.table(), columns),
-            frame=frame,
-        )
-
-    def _view_delta(self, name: str) -> _Delta:
-        from tailrace.store import spark_changes
-
-        found = difference(self._runtime, self._end(name, State.OLD), self._end(name, State.NEW))
-        columns = [c.name for c in self._narrowed(name).columns]
-
-        def frame() -> DataFrame:
-            rows = spark_changes.to_df(self._runtime, found)
-            weight = f"CASE WHEN {CHANGE} = 'insert' THEN 1 ELSE -1 END AS {WEIGHT}"
-            return rows.selectExpr(*map(types.quote, columns), weight)
-
-        return _Delta(
-            rows=found.rows,
-            small=feed.is_small(self._runtime, found),
-            inserts_only=not found.some and all(p.change == feed.INSERT for p in found.whole),
-            local=lambda: with_weights(feed.to_arrow(self._runtime, found), columns),
-            frame=frame,
-        )
+    def _sources(self) -> Sources:
+        return Sources(self.definition, self._changes, self._txn, self._job)
 
     # --- programs ---------------------------------------------------------------------------
 
-    def _builder(self, changed: Mapping[str, _Delta], *, small: bool) -> Builder:
-        keys = {
-            name: [c.name for c in given.table.key_columns]
-            for name, given in self._inputs.items()
-            if given.table is not None and given.table.key
-        }
-        return Builder(list(self._inputs), list(changed), keys=keys, sideways=small)
+    def _builder(self, *, small: bool) -> Builder:
+        sources = self._sources
+        return Builder(
+            list(sources.inputs), list(sources.changed), keys=sources.keys(), sideways=small
+        )
 
-    def _run(self, changed: Mapping[str, _Delta], *, small: bool) -> Run:
-        sources = {}
-        for number, name in enumerate(self._inputs):
+    def _run(self, *, small: bool) -> Run:
+        sources, changed = self._sources, self._sources.changed
+        data = {}
+        for number, name in enumerate(sources.inputs):
             delta = changed.get(name)
-            sources[name] = SourceData(
+            data[name] = SourceData(
                 name=name,
                 number=number,
-                new=lambda name=name: self._end(name, State.NEW),  # type: ignore[misc]
-                old=lambda name=name: self._end(name, State.OLD),  # type: ignore[misc]
+                new=lambda name=name: sources.end(name, State.NEW),  # type: ignore[misc]
+                old=lambda name=name: sources.end(name, State.OLD),  # type: ignore[misc]
                 local_delta=delta.local if delta is not None and small else None,
                 frame_delta=delta.frame if delta is not None else _nothing,
             )
@@ -300,13 +174,63 @@ class Refresh:
             stored = lambda: self._txn.scan(*split_name(self._table))  # noqa: E731
         return Run(
             self._runtime,
-            sources,
+            data,
             stored=stored,
             names=self._stored_names,
             small=small,
             tiny=sum(delta.rows for delta in changed.values()) <= _TINY_ROWS,
+            alone=small and not self._fits(self._runtime.settings.local_rows),
             check=self._check_canceled,
         )
+
+    def _fits(self, rows: int) -> bool:
+        """Whether the changes can be in memory."""
+        return all(delta.fits(rows) for delta in self._sources.changed.values())
+
+    def _compiled(
+        self, program: Program, more: Mapping[str, dict[str, pa.DataType]] | None = None
+    ) -> Compiled:
+        sources = self._sources
+        columns = {
+            number: sources.table(name).columns for number, name in enumerate(sources.inputs)
+        }
+        stored = [(self._stored_names[c.name], c.type) for c in self._output.info.columns]
+        return compiled(program, {**leaves_of(columns, stored), **(more or {})})
+
+    def _planned(self, *, small: bool) -> _Planned | None:
+        """None if nothing can have changed."""
+        layout = self.definition.layout
+        assert layout is not None
+        b = self._builder(small=small)
+        made = sink.change(b, layout, self._memory["types"])
+        if made is None:
+            return None
+        limit = sink.stored_limit(b, layout)
+        program = b.program(made, [limit[1]] if limit else [])
+        own = {column.column: column.name for column in layout.columns}
+        stored_limit = StoredLimit(
+            keys=None if limit is None else (own[limit[0]], limit[1], "k0"),
+            origins=tuple((own[c], source) for c, source in sink.stored_origins(layout)),
+        )
+        found = self._compiled(program) if small else Compiled()
+        return _Planned(builder=b, program=program, limit=stored_limit, compiled=found)
+
+    @cached_property
+    def _in_memory(self) -> _Planned | None:
+        """The program for changes in memory; None if they are too many for that.
+
+        More are taken if Spark is not needed: to hand them over would take longer than to let it
+        read them itself.
+        """
+        settings = self._runtime.settings
+        if self.definition.layout is None or not self._fits(
+            max(settings.memory_rows, settings.local_rows)
+        ):
+            return None
+        planned = self._planned(small=True)
+        if planned is None or not planned.compiled.reason:
+            return planned
+        return planned if self._fits(settings.local_rows) else None
 
     def _check_canceled(self) -> None:
         if self._job.is_canceled():
@@ -324,7 +248,7 @@ class Refresh:
 
     def _build(self) -> None:
         made = self.definition
-        run = self._run({}, small=False)
+        run = self._run(small=False)
         try:
             with spark_faults():
                 known = self._result_types(run, made.layout)
@@ -387,12 +311,12 @@ class Refresh:
         made = self.definition
         if made.layout is None:
             return self._plain_query(run)
-        b = self._builder({}, small=False)
+        b = self._builder(small=False)
         return run.frame(b.program(sink.all_rows(b, made.layout, known)))
 
     def _plain_query(self, run: Run) -> DataFrame:
         """The query as it stands, for what the rules do not cover."""
-        return plain_query(run, self.definition, list(self._inputs))
+        return plain_query(run, self.definition, list(self._sources.inputs))
 
     def _result_types(self, run: Run, layout: Layout | None) -> dict[str, str]:
         """Spark's types of averages, which are sums and counts in the stored table."""
@@ -401,7 +325,7 @@ class Refresh:
         calls = [c for c in layout.calls if isinstance(c.source.call, exp.Avg)]
         if not calls:
             return {}
-        b = self._builder({}, small=False)
+        b = self._builder(small=False)
         below = b.rows(layout.groups.input, State.NEW)
         items = [exp.alias_(c.source.call.copy(), c.source.name) for c in calls]
         query = exp.select(*items).from_(
@@ -412,93 +336,80 @@ class Refresh:
 
     # --- again ------------------------------------------------------------------------------
 
-    def _facts(self, changed: Mapping[str, _Delta], *, moved: bool) -> Facts:
+    def _facts(self, *, moved: bool) -> Facts:
+        sources = self._sources
+        usable = bool(sources.changed) and not moved
         return Facts(
-            sizes={name: self._end(name, State.NEW).rows for name in self._inputs},
-            changes={name: delta.rows for name, delta in changed.items()},
-            inserts_only=all(delta.inserts_only for delta in changed.values()),
+            sizes={name: sources.end(name, State.NEW).rows for name in sources.inputs},
+            changes={name: delta.rows for name, delta in sources.changed.items()},
+            inserts_only=all(delta.inserts_only for delta in sources.changed.values()),
+            in_memory=usable
+            and self._in_memory is not None
+            and not self._in_memory.compiled.reason,
             history=self._memory.get("runs", {}),
-            rebuild=self._since is None,
+            rebuild=sources.since is None,
             moved=moved,
         )
 
-    def _remember(self, strategy: Strategy, facts: Facts, seconds: float) -> None:
+    def _remember(self, choice: Choice, facts: Facts, seconds: float) -> None:
         """What the strategy was predicted to take, and what it took."""
         runs = self._memory.setdefault("runs", {})
-        if strategy is Strategy.FULL:
+        if choice.strategy is Strategy.FULL:
             # What was slow once is tried again some day.
             for other, (said, took) in list(runs.items()):
                 runs[other] = [said, round(took - 0.1 * (took - said), 4)]
-        said = plain_cost(self.definition, facts, strategy)
-        before = runs.get(str(strategy))
+        said = plain_cost(self.definition, facts, choice.strategy)
+        name = history_name(choice.strategy, facts)
+        before = runs.get(name)
         if before is not None:  # half of what was known: one run may have met a busy machine
             seconds = math.sqrt(seconds * said * before[1] / before[0])
-        runs[str(strategy)] = [round(said, 4), round(seconds, 4)]
+        runs[name] = [round(said, 4), round(seconds, 4)]
 
-    def _apply(self, choice: Choice, changed: Mapping[str, _Delta]) -> None:
+    def _apply(self, choice: Choice) -> None:
+        if choice.strategy is Strategy.FULL:
+            self._full()
+            return
+        if self._in_memory is not None:
+            try:
+                self._change(choice, self._in_memory, small=True)
+            except NeedsSparkError:
+                # More rows than expected: as before, but by Spark alone.
+                self._change(choice, self._planned(small=False), small=False)
+            return
+        self._change(choice, self._planned(small=False), small=False)
+
+    def _change(self, choice: Choice, planned: _Planned | None, *, small: bool) -> None:
+        if planned is None:
+            return
         layout = self.definition.layout
-        small = choice.strategy is not Strategy.FULL and all(d.small for d in changed.values())
-        run = self._run(changed, small=small)
-        known = self._memory["types"]
-        b = self._builder(changed, small=small)
+        assert layout is not None
+        run = self._run(small=small)
         try:
-            if choice.strategy is Strategy.FULL:
-                self._full(run, b)
-                return
-            assert layout is not None
             if choice.strategy is Strategy.APPEND:
-                query = sink.appended(b, layout)
-                assert query is not None
-                self._append(run, b, query, layout, small=small)
-                return
-            made = sink.change(b, layout, known)
-            if made is None:
-                return
-            limit = sink.stored_limit(b, layout)
-            program = b.program(made, [limit[1]] if limit else [])
-            own = {column.column: column.name for column in layout.columns}
-            stored_limit = StoredLimit(
-                keys=None if limit is None else (own[limit[0]], limit[1], "k0"),
-                origins=tuple((own[c], source) for c, source in sink.stored_origins(layout)),
-            )
-            if small:
-                self._bring_in(run, layout, run.collect(program, stored_limit))
+                self._append(run, planned.builder, layout, small=small)
+            elif small:
+                found = run.collect(planned.program, planned.compiled, planned.limit)
+                self._output.change(layout, found, lambda rows: self._again(run, layout, rows))
             else:
-                self._bring_in_frame(run, b, layout, run.frame(program, stored_limit))
+                frame = run.frame(planned.program, planned.limit)
+                self._output.change_frame(
+                    layout,
+                    frame,
+                    lambda rows: self._again_frame(run, planned.builder, layout, rows),
+                )
         finally:
             self._job.counted.append(run.rows)
             run.close()
 
-    def _append(
-        self, run: Run, b: Builder, query: exp.Query, layout: Layout, *, small: bool
-    ) -> None:
-        names = [column.name for column in layout.columns]
-        table = self._txn.table(self._table)
+    def _append(self, run: Run, b: Builder, layout: Layout, *, small: bool) -> None:
+        query = sink.appended(b, layout)
+        assert query is not None
+        program = b.program(query)
         if small:
-            rows = run.collect(b.program(query)).rename_columns(names)
-            if rows.num_rows:
-                table.append(self._fit(rows))
+            self._output.add(layout, run.collect(program, self._compiled(program)))
         else:
-            table.append(run.frame(b.program(query)).toDF(*names))
-
-    def _bring_in(self, run: Run, layout: Layout, found: pa.Table) -> None:
-        """Apply a change that is in memory."""
-        again = found.filter(found.column(sink.AGAIN))
-        places = found.filter(pc.is_valid(found.column(sink.FILE)))
-        if places.num_rows:
-            self._remove(places)
-        fresh = found.filter(pc.invert(found.column(sink.AGAIN)))
-        count = fresh.column(sink.COUNT).to_numpy().astype(np.int64)
-        if count.sum() == fresh.num_rows and (count == 1).all():
-            rows = fresh
-        else:
-            rows = fresh.take(pa.array(np.repeat(np.arange(fresh.num_rows), count)))
-        rows = rows.select(list(layout.names))
-        if again.num_rows:
-            rows = pa.concat_tables([rows, self._again(run, layout, again).cast(rows.schema)])
-        if rows.num_rows:
             names = [column.name for column in layout.columns]
-            self._txn.table(self._table).append(self._fit(rows.rename_columns(names)))
+            self._output.add_frame(run.frame(program), names)
 
     def _again(self, run: Run, layout: Layout, groups: pa.Table) -> pa.Table:
         """The rows of groups whose least or greatest value may have gone."""
@@ -506,100 +417,35 @@ class Refresh:
         names = [f"k{n}" for n in range(len(keys))]
         if keys:
             run.give(sink.GROUPS_AGAIN, groups.select(list(keys)).rename_columns(names))
-        b = self._builder({name: d for name, d in self._deltas.items() if d.rows}, small=True)
-        return run.collect(b.program(sink.again(b, layout, self._memory["types"])))
+        b = self._builder(small=True)
+        program = b.program(sink.again(b, layout, self._memory["types"]))
+        kinds = dict(zip(names, groups.select(list(keys)).schema.types, strict=True))
+        return run.collect(program, self._compiled(program, {sink.GROUPS_AGAIN: kinds}))
 
-    def _fit(self, rows: pa.Table) -> pa.Table:
-        """With the stored table's own types: Spark may count in a wider one."""
-        table = self._txn.info(self._table)
-        return rows.cast(pa.schema([(n, table.column(n).type) for n in rows.column_names]))
-
-    def _remove(self, places: pa.Table) -> None:
-        files = places.column(sink.FILE).to_numpy()
-        positions = places.column(sink.POS).to_numpy()
-        found = {int(key): np.unique(positions[files == key]) for key in np.unique(files)}
-        self._txn.remove(self._table, found)
-
-    def _bring_in_frame(self, run: Run, b: Builder, layout: Layout, found: DataFrame) -> None:
-        """Apply a change that only Spark can hold."""
+    def _again_frame(self, run: Run, b: Builder, layout: Layout, groups: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        from tailrace.store.keys import collect_places
-        from tailrace.store.schema import FILE, POS
+        keys = sink.again_keys(layout)
+        named = [F.col(key).alias(f"k{n}") for n, key in enumerate(keys)]
+        run.give_frame(sink.GROUPS_AGAIN, groups.select(*named))
+        return run.frame(b.program(sink.again(b, layout, self._memory["types"])))
 
-        kept = found.persist()
-        try:
-            scan = self._txn.scan(*split_name(self._table))
-            gone = kept.where(F.col(sink.FILE).isNotNull()).select(
-                F.col(sink.FILE).alias(FILE), F.col(sink.POS).alias(POS)
-            )
-            places = collect_places(gone, scan.files)
-            names = [column.name for column in layout.columns]
-            rows = kept.where(~F.col(sink.AGAIN) & (F.col(sink.COUNT) > 0))
-            if layout.way is Way.BAG:
-                rows = rows.withColumn(
-                    "tailrace_n", F.explode(F.expr(f"array_repeat(1, cast({sink.COUNT} as int))"))
-                )
-            rows = rows.select(*layout.names)
-            if layout.way is Way.MERGE and any(call.extreme for call in layout.calls):
-                keys = sink.again_keys(layout)
-                again = kept.where(F.col(sink.AGAIN)).select(
-                    *(F.col(key).alias(f"k{n}") for n, key in enumerate(keys))
-                )
-                with spark_faults():
-                    any_again = not again.isEmpty()
-                if any_again:
-                    run.give_frame(sink.GROUPS_AGAIN, again)
-                    more = sink.again(b, layout, self._memory["types"])
-                    rows = rows.unionAll(run.frame(b.program(more)))
-            rows = self._fit_frame(rows.toDF(*names))
-            if places:
-                self._txn.remove(self._table, places)
-            self._txn.table(self._table).append(rows)
-        finally:
-            kept.unpersist()
-
-    def _fit_frame(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        table = self._txn.info(self._table)
-        return rows.select(
-            *(
-                F.col(types.quote(c.name)).cast(types.spark_type(c.type)).alias(c.name)
-                for c in table.columns
-            )
-        )
-
-    def _full(self, run: Run, b: Builder) -> None:
+    def _full(self) -> None:
         """Compute all of it, and write what is different."""
         layout = self.definition.layout
-        if layout is None:
-            self._overwrite(run)
-            return
-        kinds = [c.type for c in self._txn.info(self._table).columns]
-        if any(_has_map(kind) for kind in kinds):
-            self._overwrite(run)
-            return
-        program = b.program(sink.full(b, layout, self._memory["types"]))
-        bag = replace(layout, way=Way.BAG)
-        self._bring_in_frame(run, b, bag, run.frame(program))
-
-    def _overwrite(self, run: Run) -> None:
-        """Without a plan or an equality there is no telling what is different."""
-        rows = self._all_rows(run, self._memory["types"])
-        names = list(self._stored_names)
-        table = self._txn.table(self._table)
-        rows = self._fit_frame(rows.toDF(*names))
-        scan = self._txn.scan(*split_name(self._table))
-        places = {
-            live.file.key: np.setdiff1d(
-                np.arange(live.file.rows, dtype=np.int64), live.dead(self._runtime, scan.at)
-            )
-            for live in scan.files
-        }
-        if any(len(found) for found in places.values()):
-            self._txn.remove(self._table, places)
-        table.append(rows)
+        run = self._run(small=False)
+        b = self._builder(small=False)
+        known = self._memory["types"]
+        try:
+            if layout is None or any(_has_map(c.type) for c in self._output.info.columns):
+                # Without a plan or an equality there is no telling what is different.
+                self._output.overwrite(self._all_rows(run, known), list(self._stored_names))
+                return
+            frame = run.frame(b.program(sink.full(b, layout, known)))
+            self._output.change_frame(replace(layout, way=Way.BAG), frame, _nothing)
+        finally:
+            self._job.counted.append(run.rows)
+            run.close()
 
 
 def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:
@@ -616,8 +462,8 @@ def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:
         return run.session.sql(tree.sql("spark"))
 
 
-def _nothing() -> DataFrame:
-    raise AssertionError("a source without changes has no delta")
+def _nothing(*_: object) -> DataFrame:
+    raise AssertionError("nothing changed there")
 
 
 def _column_type(name: str, kind: Any) -> pa.DataType:

@@ -9,26 +9,26 @@ query. Either way the steps mean the same (see `program`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from tailrace.store import lookup, scan, spark_scan
 from tailrace.store.find_rows import Wanted, find_rows, prune
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
-from tailrace.store.schema import CHANGE, FILE, POS
+from tailrace.store.schema import FILE, POS
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_session import SparkProvider
 from tailrace.views import sink
 from tailrace.views.arrow_condition import arrow_condition
-from tailrace.views.local.engine import evaluate
-from tailrace.views.program import WEIGHT, Fetch, Keys, Program, State, Step, names_in
+from tailrace.views.local.compiled import RESULT, Compiled
+from tailrace.views.local.engine import execute
+from tailrace.views.program import Fetch, Keys, Program, State, Step, names_in
 from tailrace.views.scope import renamed
 from tailrace.views.session import small_session
 
@@ -63,6 +63,10 @@ class SourceData:
     frame_delta: Callable[[], DataFrame]
 
 
+class NeedsSparkError(Exception):
+    """What is in memory has to be given to Spark, but is too large for that."""
+
+
 class Run:
     """One run of one program or more, with what they share."""
 
@@ -75,13 +79,15 @@ class Run:
         names: Mapping[str, str],
         small: bool,
         tiny: bool = False,
+        alone: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """`names`: the stored table's columns, and what programs call them.
 
-        `small`: the changes are in memory; `tiny`: they are a few thousand rows.
+        `small`: the changes are in memory; `tiny`: they are a few thousand rows; `alone`: they
+        are too many to be handed to Spark from there.
         """
-        self._spark, self._tiny = runtime.spark, tiny
+        self._spark, self._tiny, self._alone = runtime.spark, tiny, alone
         self._runtime = replace(runtime, spark=_SessionOf(self))
         self._sources = {source.number: source for source in sources.values()}
         self._by_name = dict(sources)
@@ -93,12 +99,16 @@ class Run:
         self._queries: dict[str, exp.Query] = {}
         self._views: set[str] = set()
         self._persisted: list[DataFrame] = []
-        self._limit = runtime.settings.local_rows
+        self._compiled = Compiled()
+        # Rows that one step may hold.
+        self._limit = max(runtime.settings.local_rows, runtime.settings.memory_rows)
         self.rows = 0  # of sources and changes that were looked at
 
     @cached_property
     def session(self) -> SparkSession:
         """Asked for only when there is something that Spark has to do."""
+        if self._alone:
+            raise NeedsSparkError
         session = self._spark()
         return small_session(session, tiny=self._tiny) if self._small else session
 
@@ -124,26 +134,31 @@ class Run:
     def collect(
         self,
         program: Program,
+        compiled: Compiled,
         limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
     ) -> pa.Table:
         """The program's rows, in memory."""
+        self._compiled = compiled
         self._prepare(program, limit)
         self._check()
-        found = self._evaluate(program.query)
+        found = self._evaluate(RESULT)
         if found is None:
             with spark_faults():
                 found = self._sql(program.query).toArrow()
         return found
 
-    def _evaluate(self, query: exp.Query) -> pa.Table | None:
-        """A query over what is in memory; None if Spark is needed."""
+    def _evaluate(self, name: str) -> pa.Table | None:
+        """A step, or the program's query, from what is in memory; None if Spark is needed."""
+        made = self._compiled.queries.get(name)
+        if made is None:
+            return None
         tables = {}
-        for name in names_in(query):
-            rows = self._in_memory(name)
+        for needed in names_in(made.query):
+            rows = self._in_memory(needed)
             if rows is None:
                 return None
-            tables[name] = rows
-        return evaluate(query, tables, limit=self._limit)
+            tables[needed] = rows
+        return execute(made, tables, limit=self._limit)
 
     def _in_memory(self, name: str) -> pa.Table | None:
         """A relation's rows, if they are in memory or few enough to be brought there."""
@@ -151,10 +166,10 @@ class Run:
         if name not in self._local and name not in self._frames:
             found = None
             if name in self._queries:
-                found = self._evaluate(self._queries[name])
+                found = self._evaluate(name)
             elif name.startswith(("new_", "old_")):
                 whole = self._source_at(name)
-                if scan.is_small(whole, self._runtime):
+                if whole.rows <= self._limit and whole.size <= self._runtime.settings.local_bytes:
                     self.rows += whole.rows
                     found = scan.to_arrow(self._runtime, whole)
             if found is not None:
@@ -193,9 +208,7 @@ class Run:
 
     def _keys(self, step: Keys) -> None:
         if self._small:
-            found = self._evaluate(step.query)
-            if found is None and (more := _without_conditions(step.query)) is not None:
-                found = self._evaluate(more)
+            found = self._evaluate(step.name)
             if found is None:
                 with spark_faults():
                     some = self._sql(step.query).limit(self._limit + 1).toArrow()
@@ -411,24 +424,6 @@ class _Range(Wanted):
             or limits is None
             or bool(limits[0] <= bounds[1] and bounds[0] <= limits[1])
         )
-
-
-def with_weights(changes: pa.Table, columns: Iterable[str]) -> pa.Table:
-    """Changes in memory with `_w` in place of their kind."""
-    is_insert = pc.equal(changes.column(CHANGE), "insert")
-    weight = pc.if_else(is_insert, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
-    kept = changes.select(list(columns))
-    return kept.append_column(WEIGHT, weight)
-
-
-def _without_conditions(query: exp.Query) -> exp.Query | None:
-    """A query for at least the same keys, if leaving out its conditions can only add some."""
-    if query.find(exp.Join, exp.Group, exp.Window, exp.Limit) or not query.find(exp.Where):
-        return None
-    made = query.copy()
-    for where in list(made.find_all(exp.Where)):
-        where.pop()
-    return made
 
 
 def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:

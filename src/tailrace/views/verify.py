@@ -13,20 +13,11 @@ from tailrace.errors import InvalidError
 from tailrace.propagation import joblog, versions
 from tailrace.store import lookup, spark_scan, types
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import fold, quoted_name, split_name
+from tailrace.store.schema import TableInfo, split_name
 from tailrace.store.spark_faults import spark_faults
-from tailrace.views.definition import (
-    Definition,
-    Find,
-    Input,
-    ViewInput,
-    define,
-    reader_of,
-    reader_sql,
-    table_input,
-    with_tables,
-)
+from tailrace.store.table import scan_at
+from tailrace.views.definition import Definition, reader_of, reader_sql, with_tables
+from tailrace.views.find import defined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,7 +96,7 @@ class _Recompute:
         self.moment: Any = None
 
     def query(self, options: Mapping[str, Any]) -> DataFrame:
-        made = define(options["query"], self._finder(options), self.moment)
+        made = self._defined(options)
         names = {}
         for key, given in made.inputs.items():
             if given.view is not None:
@@ -114,7 +105,9 @@ class _Recompute:
                 frame = self.query(own)
             else:
                 assert given.table is not None
-                frame = spark_scan.to_df(self._runtime, self._scan(given.table, self._at))
+                frame = spark_scan.to_df(
+                    self._runtime, scan_at(self._runtime, given.table, self._at)
+                )
             names[key] = self._name(frame)
         tree = with_tables(made.tree, lambda key: names[key])
         with spark_faults():
@@ -125,47 +118,25 @@ class _Recompute:
             )
 
     def stored(self, options: Mapping[str, Any]) -> DataFrame:
-        schema, plain = split_name(options["table"])
+        table = self._stored(options["table"])
+        if table is None:
+            raise InvalidError(f"the view {options['view']} has not been built: refresh() it")
         with self._runtime.database.read() as connection:
-            newest = lookup.newest_snapshot(connection)
-            table = lookup.find_table(connection, schema, plain, newest, self._runtime.tenant)
-            if table is None:
-                raise InvalidError(f"the view {options['view']} has not been built: refresh() it")
             version = versions.version_at(connection, table.id, self._at)
         assert version is not None
-        frame = spark_scan.to_df(self._runtime, self._scan(table, version))
-        made = define(options["query"], self._finder(options), self.moment)
+        frame = spark_scan.to_df(self._runtime, scan_at(self._runtime, table, version))
+        made = self._defined(options)
         reader = reader_of(made, [c.name for c in table.columns])
         with spark_faults():
             return self._spark.sql(reader_sql(reader, self._name(frame), "spark"))
 
-    def _finder(self, options: Mapping[str, Any]) -> Find:
-        def find(schema: str, name: str) -> Input:
-            upstream = options.get("views", {}).get(fold(quoted_name(schema, name)))
-            tenant = self._runtime.tenant
-            with self._runtime.database.read() as connection:
-                newest = lookup.newest_snapshot(connection)
-                if upstream is None:
-                    table = lookup.find_table(connection, schema, name, self._at, tenant)
-                else:
-                    own = json.loads(joblog.row(connection, upstream).spec)["consumer"]
-                    stored = split_name(own["table"])
-                    table = lookup.find_table(connection, *stored, newest, tenant)
-            if table is None:
-                raise InvalidError(f"the view reads {schema}.{name}, which is not there any more")
-            if upstream is None:
-                return table_input(table)
-            made = define(own["query"], self._finder(own), self.moment)
-            reader = reader_of(made, [c.name for c in table.columns])
-            return table_input(table, ViewInput(job=upstream, reader=reader, definition=made))
+    def _defined(self, options: Mapping[str, Any]) -> Definition:
+        return defined(self._runtime, options, at=self._at, stored=self._stored, moment=self.moment)
 
-        return find
-
-    def _scan(self, table: Any, at: int) -> Scan:
-        with self._runtime.database.read_at_once() as connection:
-            lookup.check_snapshot(connection, at)
-            files = lookup.data_files(connection, table, at)
-        return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
+    def _stored(self, name: str) -> TableInfo | None:
+        with self._runtime.database.read() as connection:
+            newest = lookup.newest_snapshot(connection)
+            return lookup.find_table(connection, *split_name(name), newest, self._runtime.tenant)
 
     def _name(self, frame: DataFrame) -> str:
         name = f"{self._prefix}{len(self._views)}"

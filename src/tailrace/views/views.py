@@ -50,6 +50,7 @@ from tailrace.views.definition import (
     unbuilt_input,
 )
 from tailrace.views.explain import Explanation, explanation
+from tailrace.views.local.compiled import reason_for_spark
 from tailrace.views.verify import Report, verify
 from tailrace.views.view import check_policy
 
@@ -250,7 +251,13 @@ class View:
         options = json.loads(row.spec)["consumer"]
         made = _define(self._context, options["query"])
         memory = json.loads(row.status).get("memory", {})
-        return _explained(self._context, self.name, made, options["policy"], row.watermark, memory)
+        stored = None
+        if "types" in memory:
+            with self._context.begin() as txn:
+                stored = {c.name: c.type for c in txn.info(options["table"]).columns}
+        return _explained(
+            self._context, self.name, made, options["policy"], row.watermark, memory, stored
+        )
 
     def verify(self) -> Report:
         """Compare its rows with a recompute of its query at its watermark."""
@@ -427,7 +434,7 @@ class Views:
         with self._context.begin() as txn:
             find = _finder(self._context, txn, {})
             made = define(spelled_out(query, find), find)
-        return _explained(self._context, "(not created)", made, policy, None, {})
+        return _explained(self._context, "(not created)", made, policy, None, {}, None)
 
 
 # --- inside ------------------------------------------------------------------------------------
@@ -534,6 +541,7 @@ def _explained(
     policy: str,
     watermark: int | None,
     memory: Mapping[str, Any],
+    stored: Mapping[str, Any] | None,
 ) -> Explanation:
     """What the chooser would say to the changes that there are now."""
     runtime = context.runtime
@@ -556,11 +564,13 @@ def _explained(
                     pending[given.name] = plan.rows
                     only = not plan.some and all(p.change == feed.INSERT for p in plan.whole)
                     inserts_only = inserts_only and only
+    spark = reason_for_spark(made, pending or sizes, stored)
     facts = Facts(
         sizes=sizes,
         changes=pending,
         inserts_only=inserts_only and bool(pending),
+        in_memory=not spark and sum(pending.values()) <= runtime.settings.memory_rows,
         history=memory.get("runs", {}),
     )
     choice: Choice = choose(made, facts, policy if policy != "incremental" else "auto")
-    return explanation(name, made, facts, choice, policy, watermark)
+    return explanation(name, made, facts, choice, policy=policy, watermark=watermark, spark=spark)

@@ -7,11 +7,10 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlglot import exp
 
 from tailrace.views.local import expressions
-from tailrace.views.local.kinds import DiffersError, duck_type
-from tailrace.views.local.queries import local_query
+from tailrace.views.local.queries import Local
+from tailrace.views.program import names_in
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,34 +28,23 @@ CREATE MACRO {expressions.DIVIDE}(n, d) AS
 CASE WHEN d = 0 THEN error('division by zero')
 ELSE sign(n) * sign(d) * ((2 * abs(n) + abs(d)) // (2 * abs(d))) END
 """
+_BATCH_ROWS = 100_000
 _lock = Lock()
 _connections: list[duckdb.DuckDBPyConnection] = []
 
 
-def evaluate(query: exp.Query, tables: Mapping[str, pa.Table], *, limit: int) -> pa.Table | None:
+def execute(made: Local, tables: Mapping[str, pa.Table], *, limit: int) -> pa.Table | None:
     """A query's rows with Spark's values and types; None if Spark has to be asked for them.
 
-    Also if there are more rows than the limit, or too many for the memory.
+    That is: if there are more rows than the limit, or too many for the memory, or it fails.
     """
     import duckdb
 
-    known = {
-        name: dict(zip(rows.column_names, rows.schema.types, strict=True))
-        for name, rows in tables.items()
-    }
-    try:
-        made = local_query(query, known)
-        for kind in made.kinds.values():
-            duck_type(kind)
-    except DiffersError:
-        return None
     connection = _cursor()
     try:
-        for name in {table.name for table in query.find_all(exp.Table)}:
+        for name in names_in(made.query):
             connection.register(name, tables[name])
-        reader = connection.execute(made.query.sql("duckdb", copy=False)).to_arrow_reader(
-            min(limit, 1_000_000) + 1
-        )
+        reader = connection.execute(made.sql).to_arrow_reader(_BATCH_ROWS)
         batches, count = [], 0
         for batch in reader:
             batches.append(batch)

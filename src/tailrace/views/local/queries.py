@@ -27,12 +27,24 @@ class Local:
     query: exp.Query
     kinds: Kinds
 
+    @property
+    def sql(self) -> str:
+        """Its text."""
+        return str(self.query.sql("duckdb", copy=False))
+
 
 def local_query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
-    """A query over tables."""
+    """A query over tables, whose columns all have types that DuckDB knows."""
+    made = _query(tree, tables)
+    for kind in made.kinds.values():
+        kinds.duck_type(kind)
+    return made
+
+
+def _query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
     if isinstance(tree, exp.Subquery):
         _only(tree, {"this", "alias"})
-        return local_query(tree.this, tables)
+        return _query(tree.this, tables)
     if isinstance(tree, exp.Union):
         return _union(tree, tables)
     if isinstance(tree, exp.Select):
@@ -49,7 +61,7 @@ def _only(tree: exp.Expr, allowed: set[str]) -> None:
 def _union(tree: exp.Union, tables: Mapping[str, Kinds]) -> Local:
     """All rows of two queries, each column in a type that holds the values of both."""
     _only(tree, {"this", "expression"})
-    sides = [local_query(tree.this, tables), local_query(tree.expression, tables)]
+    sides = [_query(tree.this, tables), _query(tree.expression, tables)]
     names = list(sides[0].kinds)
     wanted = [kinds.common(pair) for pair in zip(*(s.kinds.values() for s in sides), strict=True)]
     made = [_in_kinds(side, names, wanted) for side in sides]
@@ -123,7 +135,7 @@ class _Select:
                 raise DiffersError(f"{tree.name}, which is not in memory")
             made: exp.Expr = exp.alias_(exp.to_table(tree.name), alias, table=True, copy=False)
         elif isinstance(tree, exp.Subquery):
-            below = local_query(tree, self.tables)
+            below = _query(tree, self.tables)
             alias, found = tree.alias, below.kinds
             made = _sub(below.query, alias)
         else:

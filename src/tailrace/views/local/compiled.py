@@ -1,0 +1,105 @@
+"""Programs whose steps are said to DuckDB before anything is read.
+
+So it is known at once whether a refresh needs Spark, and why: the chooser asks, and `explain`
+tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tailrace.store.schema import Column
+from tailrace.views import sink
+from tailrace.views.definition import Definition
+from tailrace.views.local.kinds import BIGINT, INT, DiffersError
+from tailrace.views.local.queries import Kinds, Local, local_query
+from tailrace.views.program import WEIGHT, Builder, Fetch, Keys, Program
+
+# The name of a program's own query, beside those of its steps.
+RESULT = ""
+
+
+@dataclass(kw_only=True)
+class Compiled:
+    """What can be answered in this process of a program."""
+
+    queries: dict[str, Local] = field(default_factory=dict)  # by the step's name
+    reason: str = ""  # why Spark is needed; empty if it is not
+
+
+def compiled(program: Program, leaves: Mapping[str, Kinds]) -> Compiled:
+    """Say each step of a program to DuckDB. `leaves`: what it reads."""
+    made, known = Compiled(), dict(leaves)
+    for step in program.steps:
+        if isinstance(step, Fetch):
+            source = known[f"{step.state}_{program.numbers[step.source]}"]
+            known[step.name] = {name: source[name] for name in sorted(step.fields)}
+            continue
+        found = _said(made, step.name, step.query, known)
+        if found is None and isinstance(step, Keys):
+            more = without_conditions(step.query)
+            found = None if more is None else _said(made, step.name, more, known)
+        if found is not None:
+            known[step.name] = found.kinds
+    _said(made, RESULT, program.query, known)
+    return made
+
+
+def _said(made: Compiled, name: str, query: exp.Query, known: Mapping[str, Kinds]) -> Local | None:
+    try:
+        found = local_query(query, known)
+    except DiffersError as error:
+        made.reason = made.reason or str(error)
+        return None
+    made.queries[name] = found
+    return found
+
+
+def leaves_of(
+    sources: Mapping[int, Iterable[Column]], stored: Iterable[tuple[str, pa.DataType]]
+) -> dict[str, Kinds]:
+    """What programs read: each source at both ends and its change, and the stored rows."""
+    found: dict[str, Kinds] = {sink.STORED: {**dict(stored), sink.FILE: BIGINT, sink.POS: BIGINT}}
+    for number, columns in sources.items():
+        plain = {column.name: column.type for column in columns}
+        found[f"new_{number}"] = found[f"old_{number}"] = plain
+        found[f"delta_{number}"] = {**plain, WEIGHT: INT}
+    return found
+
+
+def reason_for_spark(
+    made: Definition, changed: Iterable[str], stored: Mapping[str, pa.DataType] | None
+) -> str:
+    """Why changes in memory need Spark all the same; empty if they do not.
+
+    `stored`: the stored table's columns, None if the view has not been built.
+    """
+    layout = made.layout
+    inputs = {given.name: given.table for given in made.inputs.values()}
+    if layout is None or None in inputs.values():
+        return ""
+    b = Builder(list(inputs), changed)
+    if stored is not None:
+        query = sink.change(b, layout, {})
+    else:
+        query = b.delta(layout.root if layout.groups is None else layout.groups.input)
+    if query is None:
+        return ""
+    names = {column.name: column.column for column in layout.columns}
+    columns = {n: table.columns for n, table in enumerate(inputs.values()) if table is not None}
+    held = [(names[name], kind) for name, kind in (stored or {}).items()]
+    return compiled(b.program(query), leaves_of(columns, held)).reason
+
+
+def without_conditions(query: exp.Query) -> exp.Query | None:
+    """A query for at least the same keys, if leaving out its conditions can only add some."""
+    if query.find(exp.Join, exp.Group, exp.Window, exp.Limit) or not query.find(exp.Where):
+        return None
+    made = query.copy()
+    for where in list(made.find_all(exp.Where)):
+        where.pop()
+    return made
