@@ -24,6 +24,7 @@ from tailrace.store import lookup
 from tailrace.store.deletes import NOTHING, Deleted, Positions
 from tailrace.store.files import DataFile, Op
 from tailrace.store.images import same_rows
+from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import read_file
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 INSERT, DELETE = "insert", "delete"
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,14 +157,18 @@ def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
     columns = feed.table.columns
     # Every column may be NULL in the feed: a row may be older than a column.
     plain = pa.schema([pa.field(c.name, c.type) for c in columns])
-    parts = [_marked(plain.empty_table(), INSERT, np.empty(0, np.int64))]
-    for whole in feed.whole:
-        rows = read_file(runtime.storage, whole.file, columns, without=whole.without)
-        parts.append(_marked(rows, whole.change, np.full(rows.num_rows, whole.snapshot)))
-    for some in feed.some:
-        rows = read_file(runtime.storage, some.file, columns, only=some.deleted.positions)
-        parts.append(_marked(rows, DELETE, some.deleted.snapshots))
-    table = pa.concat_tables(part.cast(parts[0].schema) for part in parts)
+    nothing = _marked(plain.empty_table(), INSERT, np.empty(0, np.int64))
+
+    def read(part: WholeFile | DeletedRows) -> pa.Table:
+        if isinstance(part, WholeFile):
+            rows = read_file(runtime.storage, part.file, columns, without=part.without)
+            snapshots = np.full(rows.num_rows, part.snapshot)
+            return _marked(rows, part.change, snapshots).cast(nothing.schema)
+        rows = read_file(runtime.storage, part.file, columns, only=part.deleted.positions)
+        return _marked(rows, DELETE, part.deleted.snapshots).cast(nothing.schema)
+
+    parts: list[WholeFile | DeletedRows] = [*feed.whole, *feed.some]
+    table = pa.concat_tables([nothing, *each(read, parts)])
     return _without_equal_images(table, feed.table) if feed.may_cancel else table
 
 
@@ -176,21 +182,53 @@ def _marked(rows: pa.Table, change: str, snapshots: npt.NDArray[np.int64]) -> pa
 
 def _without_equal_images(feed: pa.Table, table: TableInfo) -> pa.Table:
     """In a net feed a key is deleted at most once and inserted at most once."""
-    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
-    names = [str(number) for number in range(len(table.key))]
+    is_delete = pc.equal(feed.column(CHANGE), DELETE).to_numpy()
     keys = [feed.column(column.name) for column in table.key_columns]
-    numbered = pa.table([*keys, np.arange(feed.num_rows)], names=[*names, "_row"])
-    is_delete = pc.equal(feed.column(CHANGE), DELETE)
-    deletes = numbered.filter(is_delete)
-    inserts = numbered.filter(pc.invert(is_delete))
-    pairs = deletes.join(inserts.rename_columns([*names, "_other"]), keys=names, join_type="inner")
-    left, right = pairs.column("_row"), pairs.column("_other")
-    images = feed.drop_columns([CHANGE, SNAPSHOT])
-    same = pa.array(same_rows(images.take(left), images.take(right)))
+    left, right = _pairs(keys, is_delete)
+    own = {column.name for column in table.key_columns}
+    for name in feed.column_names[2:]:
+        if name not in own and len(left):
+            images = feed.select([name])
+            same = same_rows(images.take(left), images.take(right))
+            left, right = left[same], right[same]
     keep = np.ones(feed.num_rows, bool)
-    keep[left.filter(same).to_numpy()] = False
-    keep[right.filter(same).to_numpy()] = False
+    keep[left] = keep[right] = False
     return feed.filter(pa.array(keep))
+
+
+def _pairs(keys: list[pa.ChunkedArray], is_delete: Flags) -> tuple[Positions, Positions]:
+    """The places of deletes, and of the inserts with the same keys."""
+    numbers = _as_numbers(keys)
+    if numbers is not None:
+        deletes, inserts = np.flatnonzero(is_delete), np.flatnonzero(~is_delete)
+        deletes = deletes[np.argsort(numbers[deletes])]
+        ordered = numbers[deletes]
+        at = np.minimum(np.searchsorted(ordered, numbers[inserts]), max(0, len(deletes) - 1))
+        found = ordered[at] == numbers[inserts] if len(deletes) else np.zeros(len(inserts), bool)
+        return deletes[at[found]], inserts[found]
+    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+    names = [str(number) for number in range(len(keys))]
+    numbered = pa.table([*keys, np.arange(len(is_delete))], names=[*names, "_row"])
+    gone = numbered.filter(pa.array(is_delete))
+    came = numbered.filter(pa.array(~is_delete)).rename_columns([*names, "_other"])
+    pairs = gone.join(came, keys=names, join_type="inner")
+    return pairs.column("_row").to_numpy(), pairs.column("_other").to_numpy()
+
+
+def _as_numbers(keys: list[pa.ChunkedArray]) -> npt.NDArray[np.int64] | None:
+    """A number for each key, if keys are whole numbers that leave room for that."""
+    made: npt.NDArray[np.int64] | None = None
+    room = 1
+    for key in keys:
+        if not pa.types.is_integer(key.type) or key.null_count or not len(key):
+            return None
+        values = key.to_numpy().astype(np.int64)
+        low, high = int(values.min()), int(values.max())
+        room *= high - low + 1
+        if room >= 2**63:
+            return None
+        made = values - low if made is None else made * (high - low + 1) + (values - low)
+    return made
 
 
 def to_df(runtime: Runtime, feed: Feed) -> DataFrame:

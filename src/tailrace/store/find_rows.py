@@ -7,9 +7,7 @@ that is too large for the driver is left to Spark (None).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,6 +20,7 @@ import pyarrow.parquet as pq
 from tailrace.store import stats
 from tailrace.store.files import ColumnStats
 from tailrace.store.keys import Bounds
+from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows
 from tailrace.store.schema import FILE, POS, Column
@@ -133,11 +132,7 @@ def find_rows(
         return _read(runtime, scan, task, wanted, where, places=places)
 
     schema = _schema(scan.table.columns, places=places)
-    if len(tasks) <= 1:
-        parts = [part for task in tasks for part in run(task)]
-    else:
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tailrace-find") as pool:
-            parts = [part for found in pool.map(run, tasks) for part in found]
+    parts = [part for found in each(run, tasks) for part in found]
     if sum(part.num_rows for part in parts) > limit:
         return None
     return pa.concat_tables([schema.empty_table(), *parts])

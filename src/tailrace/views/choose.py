@@ -42,7 +42,7 @@ class _Rates:
 
 
 _IN_MEMORY = _Rates(start=0.15, row=0.1e-6, look=0.05e-6, alone=0.8e-6, change=1.2e-6)
-_ON_SPARK = _Rates(start=0.6, row=0.4e-6, look=0.03e-6, alone=1.5e-6, change=6e-6)
+_ON_SPARK = _Rates(start=2.0, row=0.4e-6, look=0.25e-6, alone=4e-6, change=10e-6)
 # In full, Spark decides more on the way.
 _FULL_START, _FULL_ROW = 1.0, 0.4e-6
 # How far a single measurement is believed. It may have met a busy machine, but never a faster one.

@@ -89,13 +89,20 @@ class Refresh:
         if self._sources.since is not None and not self._sources.changed and not moved:
             return Strategy.NOTHING
         facts = self._facts(moved=moved)
+        try:
+            choice = self._choose_and_apply(facts, started)
+        except NeedsSparkError:  # more rows than memory is for: another place, another choice
+            choice = self._choose_and_apply(replace(facts, in_memory=False), started)
+        self._memory["moment"] = moment_text(self.definition.moments, self._moment)
+        return choice.strategy
+
+    def _choose_and_apply(self, facts: Facts, started: float) -> Choice:
         choice = choose(self.definition, facts, str(self._options.get("policy", "auto")))
         if choice.strategy is Strategy.FULL or not facts.in_memory:
             started += self._start_spark()
-        self._apply(choice)
+        self._apply(choice, facts)
         self._remember(choice, facts, time.monotonic() - started)
-        self._memory["moment"] = moment_text(self.definition.moments, self._moment)
-        return choice.strategy
+        return choice
 
     def _start_spark(self) -> float:
         """How long it takes to have a session: not what a strategy is to be measured by."""
@@ -365,18 +372,13 @@ class Refresh:
             seconds = math.sqrt(seconds * said * before[1] / before[0])
         runs[name] = [round(said, 4), round(seconds, 4)]
 
-    def _apply(self, choice: Choice) -> None:
+    def _apply(self, choice: Choice, facts: Facts) -> None:
         if choice.strategy is Strategy.FULL:
             self._full()
-            return
-        if self._in_memory is not None:
-            try:
-                self._change(choice, self._in_memory, small=True)
-            except NeedsSparkError:
-                # More rows than expected: as before, but by Spark alone.
-                self._change(choice, self._planned(small=False), small=False)
-            return
-        self._change(choice, self._planned(small=False), small=False)
+        elif self._in_memory is not None and (facts.in_memory or self._in_memory.compiled.reason):
+            self._change(choice, self._in_memory, small=True)
+        else:
+            self._change(choice, self._planned(small=False), small=False)
 
     def _change(self, choice: Choice, planned: _Planned | None, *, small: bool) -> None:
         if planned is None:
