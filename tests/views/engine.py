@@ -237,7 +237,10 @@ class StoredView:
 
     def refresh(self, changed: Iterable[str], *, full: bool = False, **options: bool) -> None:
         b = builder(changed, **options)
-        made = sink.full(b, self.layout, {}) if full else sink.change(b, self.layout, {})
+        if full:
+            made: exp.Query | None = sink.full(self.layout, sink.all_rows(b, self.layout, {}))
+        else:
+            made = sink.change(b, self.layout, {})
         if made is None:
             return
         program = as_one_query(b.program(made))

@@ -32,13 +32,36 @@ _TABLE_RANGE = 32_000_000
 Flags = npt.NDArray[np.bool_]
 
 
+def can_hold(column: pa.DataType, values: pa.DataType) -> bool:
+    """Whether values of a type can be looked for as they are: text and numbers differ in more."""
+    return bool(
+        column == values
+        or (pa.types.is_integer(column) and pa.types.is_integer(values))
+        or (pa.types.is_decimal(column) and pa.types.is_decimal(values))
+    )
+
+
+def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values as those of a column; without those that no row can have."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        kept = []
+        for value in values:
+            try:
+                kept.append(value.cast(kind))
+            except pa.ArrowInvalid:
+                continue
+        return pa.array([one.as_py() for one in kept], kind)
+
+
 class Wanted:
     """Values of a column, and which ranges can hold one of them."""
 
     def __init__(self, column: Column, values: pa.Array) -> None:
         self.column = column
         self.has_null = values.null_count > 0
-        self.values = pc.unique(values.drop_null().cast(column.type))
+        self.values = pc.unique(_as_type(values.drop_null(), column.type))
         self._sorted = None
         if pa.types.is_integer(column.type):
             self._sorted = np.sort(self.values.to_numpy(zero_copy_only=False))
@@ -78,7 +101,7 @@ class Wanted:
         if high - low >= _TABLE_RANGE:
             return None
         table = np.zeros(high - low + 1, bool)
-        table[self._sorted - low] = True
+        table[self._sorted.astype(np.int64) - low] = True
         return table
 
     def _looked_up(self, numbers: npt.NDArray[np.integer]) -> Flags:
@@ -86,7 +109,7 @@ class Wanted:
         assert self._table is not None
         inside = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
         flags = np.zeros(len(numbers), bool)
-        flags[inside] = self._table[numbers[inside] - self._sorted[0]]
+        flags[inside] = self._table[numbers[inside].astype(np.int64) - int(self._sorted[0])]
         return flags
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import re
 
 from sqlglot import exp
+
+_PLAIN = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def day_of(tree: exp.Expr) -> dt.date | None:
@@ -16,7 +19,7 @@ def day_of(tree: exp.Expr) -> dt.date | None:
         text = tree.this
         if isinstance(text, exp.Literal) and text.is_string:
             try:
-                return dt.date.fromisoformat(text.this)
+                return dt.date.fromisoformat(text.this) if _PLAIN.fullmatch(text.this) else None
             except ValueError:
                 return None
     if isinstance(tree, exp.Add | exp.Sub) and isinstance(tree.expression, exp.Interval):
@@ -24,7 +27,10 @@ def day_of(tree: exp.Expr) -> dt.date | None:
         count = interval.this
         if day is not None and isinstance(count, exp.Literal) and count.this.isdigit():
             sign = 1 if isinstance(tree, exp.Add) else -1
-            return _moved(day, sign * int(count.this), interval.text("unit").upper())
+            try:
+                return _moved(day, sign * int(count.this), interval.text("unit").upper())
+            except (OverflowError, ValueError):  # past the years that Python has
+                return None
     return None
 
 

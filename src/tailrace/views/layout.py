@@ -30,6 +30,7 @@ from tailrace.views.plan import (
     Node,
     Project,
     Query,
+    Window,
     inexact_columns,
 )
 from tailrace.views.prune_columns import pruned
@@ -97,6 +98,16 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         """The columns as programs call them."""
         return tuple(column.column for column in self.columns)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what is stored is just what the query gives, with nothing left open."""
+        return (
+            self.way is not Way.MERGE
+            and self.limit is None
+            and not any(column.hidden for column in self.columns)
+            and not any(isinstance(node, Limit | Window) for node in self.root.walk())
+        )
 
 
 def layout_of(query: Query) -> Layout:

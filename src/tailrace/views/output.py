@@ -52,7 +52,7 @@ class Output:
         doubtful = found.filter(found.column(sink.AGAIN))
         fresh = found.filter(pc.invert(found.column(sink.AGAIN)))
         count = fresh.column(sink.COUNT).to_numpy().astype(np.int64)
-        if count.sum() == fresh.num_rows and (count == 1).all():
+        if (count == 1).all():
             rows = fresh
         else:
             rows = fresh.take(pa.array(np.repeat(np.arange(fresh.num_rows), count)))

@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ from tailrace.views.local.compiled import Compiled, compiled, leaves_of
 from tailrace.views.output import Output
 from tailrace.views.program import Builder, Program, State
 from tailrace.views.run import NeedsSparkError, Run, SourceData, StoredLimit
+from tailrace.views.scope import column_of
+from tailrace.views.session import has_known_meaning
 from tailrace.views.sources import Sources
 
 if TYPE_CHECKING:
@@ -92,7 +95,8 @@ class Refresh:
         try:
             choice = self._choose_and_apply(facts, started)
         except NeedsSparkError:  # more rows than memory is for: another place, another choice
-            choice = self._choose_and_apply(replace(facts, in_memory=False), started)
+            facts, started = replace(facts, in_memory=False), time.monotonic()
+            choice = self._choose_and_apply(facts, started)
         self._memory["moment"] = moment_text(self.definition.moments, self._moment)
         return choice.strategy
 
@@ -100,8 +104,10 @@ class Refresh:
         choice = choose(self.definition, facts, str(self._options.get("policy", "auto")))
         if choice.strategy is Strategy.FULL or not facts.in_memory:
             started += self._start_spark()
+        had_spark = self._runtime.spark.session is not None
         self._apply(choice, facts)
-        self._remember(choice, facts, time.monotonic() - started)
+        if had_spark or self._runtime.spark.session is None:
+            self._remember(choice, facts, time.monotonic() - started)
         return choice
 
     def _start_spark(self) -> float:
@@ -165,13 +171,17 @@ class Refresh:
 
     def _run(self, *, small: bool) -> Run:
         sources, changed = self._sources, self._sources.changed
+        # A query as it was written may name columns that its plan does without.
+        wide = not small and self._is_plain
         data = {}
         for number, name in enumerate(sources.inputs):
             delta = changed.get(name)
             data[name] = SourceData(
                 name=name,
                 number=number,
-                new=lambda name=name: sources.end(name, State.NEW),  # type: ignore[misc]
+                new=lambda name=name: sources.end(  # type: ignore[misc]
+                    name, State.NEW, wide=wide
+                ),
                 old=lambda name=name: sources.end(name, State.OLD),  # type: ignore[misc]
                 local_delta=delta.local if delta is not None and small else None,
                 frame_delta=delta.frame if delta is not None else _nothing,
@@ -190,6 +200,11 @@ class Refresh:
             check=self._check_canceled,
         )
 
+    @property
+    def _is_plain(self) -> bool:
+        layout = self.definition.layout
+        return layout is not None and layout.is_plain
+
     def _fits(self, rows: int) -> bool:
         """Whether the changes can be in memory."""
         return all(delta.fits(rows) for delta in self._sources.changed.values())
@@ -197,6 +212,10 @@ class Refresh:
     def _compiled(
         self, program: Program, more: Mapping[str, dict[str, pa.DataType]] | None = None
     ) -> Compiled:
+        if not self._runtime.settings.memory_rows:
+            return Compiled(reason="the setting memory_rows is 0")
+        if not has_known_meaning(self._runtime.spark.session):
+            return Compiled(reason="the session has its own rules for decimals")
         sources = self._sources
         columns = {
             number: sources.table(name).columns for number, name in enumerate(sources.inputs)
@@ -223,21 +242,25 @@ class Refresh:
         return _Planned(builder=b, program=program, limit=stored_limit, compiled=found)
 
     @cached_property
-    def _in_memory(self) -> _Planned | None:
-        """The program for changes in memory; None if they are too many for that.
+    def _small_plan(self) -> _Planned | None:
+        return self._planned(small=True)
 
-        More are taken if Spark is not needed: to hand them over would take longer than to let it
-        read them itself.
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether changes are brought into memory.
+
+        More are if Spark is not needed: to hand them over would take longer than to let it read
+        them itself.
         """
         settings = self._runtime.settings
-        if self.definition.layout is None or not self._fits(
-            max(settings.memory_rows, settings.local_rows)
-        ):
-            return None
-        planned = self._planned(small=True)
-        if planned is None or not planned.compiled.reason:
-            return planned
-        return planned if self._fits(settings.local_rows) else None
+        most = max(settings.memory_rows, settings.local_rows)
+        if self.definition.layout is None or not self._fits(most):
+            return False
+        return not self._needs_spark or self._fits(settings.local_rows)
+
+    @property
+    def _needs_spark(self) -> bool:
+        return self._small_plan is not None and bool(self._small_plan.compiled.reason)
 
     def _check_canceled(self) -> None:
         if self._job.is_canceled():
@@ -315,11 +338,14 @@ class Refresh:
         self._txn.in_commit(switch)
 
     def _all_rows(self, run: Run, known: Mapping[str, str]) -> DataFrame:
-        made = self.definition
-        if made.layout is None:
-            return self._plain_query(run)
+        """The stored table's rows at the end of the range, in its columns' order."""
+        layout = self.definition.layout
+        if layout is None or self._is_plain:
+            # As it was written: Spark knows better than we how to compute all of a query.
+            rows = self._plain_query(run)
+            return rows if layout is None else rows.toDF(*layout.names)
         b = self._builder(small=False)
-        return run.frame(b.program(sink.all_rows(b, made.layout, known)))
+        return run.frame(b.program(sink.all_rows(b, layout, known)))
 
     def _plain_query(self, run: Run) -> DataFrame:
         """The query as it stands, for what the rules do not cover."""
@@ -345,14 +371,11 @@ class Refresh:
 
     def _facts(self, *, moved: bool) -> Facts:
         sources = self._sources
-        usable = bool(sources.changed) and not moved
         return Facts(
             sizes={name: sources.end(name, State.NEW).rows for name in sources.inputs},
             changes={name: delta.rows for name, delta in sources.changed.items()},
             inserts_only=all(delta.inserts_only for delta in sources.changed.values()),
-            in_memory=usable
-            and self._in_memory is not None
-            and not self._in_memory.compiled.reason,
+            in_memory=bool(sources.changed) and self._is_small and not self._needs_spark,
             history=self._memory.get("runs", {}),
             rebuild=sources.since is None,
             moved=moved,
@@ -375,8 +398,8 @@ class Refresh:
     def _apply(self, choice: Choice, facts: Facts) -> None:
         if choice.strategy is Strategy.FULL:
             self._full()
-        elif self._in_memory is not None and (facts.in_memory or self._in_memory.compiled.reason):
-            self._change(choice, self._in_memory, small=True)
+        elif self._is_small and (facts.in_memory or self._needs_spark):
+            self._change(choice, self._small_plan, small=True)
         else:
             self._change(choice, self._planned(small=False), small=False)
 
@@ -385,23 +408,27 @@ class Refresh:
             return
         layout = self.definition.layout
         assert layout is not None
-        run = self._run(small=small)
-        try:
+        with ExitStack() as stack:
+            run = self._running(stack, small=small)
             if choice.strategy is Strategy.APPEND:
                 self._append(run, planned.builder, layout, small=small)
             elif small:
                 found = run.collect(planned.program, planned.compiled, planned.limit)
-                self._output.change(layout, found, lambda rows: self._again(run, layout, rows))
+                self._output.change(
+                    layout, found, lambda rows: self._again(stack, run, layout, rows)
+                )
             else:
                 frame = run.frame(planned.program, planned.limit)
                 self._output.change_frame(
-                    layout,
-                    frame,
-                    lambda rows: self._again_frame(run, planned.builder, layout, rows),
+                    layout, frame, lambda rows: self._again_frame(stack, layout, rows)
                 )
-        finally:
-            self._job.counted.append(run.rows)
-            run.close()
+
+    def _running(self, stack: ExitStack, *, small: bool) -> Run:
+        """A run, which ends with the stack."""
+        run = self._run(small=small)
+        stack.callback(run.close)
+        stack.callback(lambda: self._job.counted.append(run.rows))
+        return run
 
     def _append(self, run: Run, b: Builder, layout: Layout, *, small: bool) -> None:
         query = sink.appended(b, layout)
@@ -413,41 +440,47 @@ class Refresh:
             names = [column.name for column in layout.columns]
             self._output.add_frame(run.frame(program), names)
 
-    def _again(self, run: Run, layout: Layout, groups: pa.Table) -> pa.Table:
-        """The rows of groups whose least or greatest value may have gone."""
+    def _again(self, stack: ExitStack, first: Run, layout: Layout, groups: pa.Table) -> pa.Table:
+        """The rows of groups whose least or greatest value may have gone.
+
+        Another run: steps of two programs may have the same names.
+        """
+        run = self._running(stack, small=True)
+        run.share(first)
         keys = sink.again_keys(layout)
-        names = [f"k{n}" for n in range(len(keys))]
+        named = groups.select(list(keys)).rename_columns([f"k{n}" for n in range(len(keys))])
         if keys:
-            run.give(sink.GROUPS_AGAIN, groups.select(list(keys)).rename_columns(names))
+            run.give(sink.GROUPS_AGAIN, named)
         b = self._builder(small=True)
         program = b.program(sink.again(b, layout, self._memory["types"]))
-        kinds = dict(zip(names, groups.select(list(keys)).schema.types, strict=True))
+        kinds = dict(zip(named.column_names, named.schema.types, strict=True))
         return run.collect(program, self._compiled(program, {sink.GROUPS_AGAIN: kinds}))
 
-    def _again_frame(self, run: Run, b: Builder, layout: Layout, groups: DataFrame) -> DataFrame:
+    def _again_frame(self, stack: ExitStack, layout: Layout, groups: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
+        run = self._running(stack, small=False)
         keys = sink.again_keys(layout)
         named = [F.col(key).alias(f"k{n}") for n, key in enumerate(keys)]
         run.give_frame(sink.GROUPS_AGAIN, groups.select(*named))
+        b = self._builder(small=False)
         return run.frame(b.program(sink.again(b, layout, self._memory["types"])))
 
     def _full(self) -> None:
         """Compute all of it, and write what is different."""
         layout = self.definition.layout
-        run = self._run(small=False)
-        b = self._builder(small=False)
         known = self._memory["types"]
-        try:
+        with ExitStack() as stack:
+            run = self._running(stack, small=False)
+            everything = self._all_rows(run, known)
             if layout is None or any(_has_map(c.type) for c in self._output.info.columns):
                 # Without a plan or an equality there is no telling what is different.
-                self._output.overwrite(self._all_rows(run, known), list(self._stored_names))
+                self._output.overwrite(everything, list(self._stored_names))
                 return
-            frame = run.frame(b.program(sink.full(b, layout, known)))
-            self._output.change_frame(replace(layout, way=Way.BAG), frame, _nothing)
-        finally:
-            self._job.counted.append(run.rows)
-            run.close()
+            run.give_frame(sink.ALL, everything)
+            rows = exp.select(*map(column_of, layout.names)).from_(sink.ALL)
+            program = self._builder(small=False).program(sink.full(layout, rows))
+            self._output.change_frame(replace(layout, way=Way.BAG), run.frame(program), _nothing)
 
 
 def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:

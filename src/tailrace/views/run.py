@@ -8,17 +8,19 @@ query. Either way the steps mean the same (see `program`).
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.store import lookup, scan, spark_scan
-from tailrace.store.find_rows import Wanted, find_rows, prune
+from tailrace.store.find_rows import Wanted, can_hold, find_rows, prune
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import FILE, POS
@@ -58,7 +60,7 @@ class SourceData:
     number: int
     new: Callable[[], Scan]
     old: Callable[[], Scan]
-    # `_w`, then the columns; of these, at least those that the view uses.
+    # The columns that the view uses, at least, and `_w`.
     local_delta: Callable[[], pa.Table] | None
     frame_delta: Callable[[], DataFrame]
 
@@ -84,7 +86,7 @@ class Run:
     ) -> None:
         """`names`: the stored table's columns, and what programs call them.
 
-        `small`: the changes are in memory; `tiny`: they are a few thousand rows; `alone`: they
+        `small`: the changes are in memory; `tiny`: they are some ten thousand rows; `alone`: they
         are too many to be handed to Spark from there.
         """
         self._spark, self._tiny, self._alone = runtime.spark, tiny, alone
@@ -176,6 +178,11 @@ class Run:
                 self._local[name] = found
         return self._local.get(name)
 
+    def share(self, other: Run) -> None:
+        """Have what another run of the same refresh has read of sources."""
+        leaves = ("delta_", "new_", "old_")
+        self._local |= {n: rows for n, rows in other._local.items() if n.startswith(leaves)}
+
     def give(self, name: str, rows: pa.Table) -> None:
         """Make rows known under a name."""
         self._local[name] = rows
@@ -234,7 +241,7 @@ class Run:
         column = table.column(step.own)
         narrow = replace(whole, table=table)
         keys = self._local.get(step.keys)
-        if keys is not None:
+        if keys is not None and can_hold(column.type, keys.column(step.key).type):
             wanted = Wanted(column, keys.column(step.key).combine_chunks())
             pruned = prune(narrow, wanted, self._stats(narrow, column.id))
             plain = pa.schema([(c.name, c.type) for c in table.columns])
@@ -246,7 +253,8 @@ class Run:
                 return
             narrow = pruned
         else:
-            narrow = self._prune_by_bounds(step, narrow, column)
+            if keys is None:
+                narrow = self._prune_by_bounds(step, narrow, column)
             self.rows += narrow.rows
         self._frames[step.name] = self._semi_join(narrow, step)
 
@@ -262,8 +270,13 @@ class Run:
                 F.min(step.key), F.max(step.key), F.count(F.when(F.col(step.key).isNull(), 1))
             ).collect()
         low, high, nulls = found[0]
-        if low is None:
+        if type(low) is not (dt.date if pa.types.is_date(column.type) else int):
             return narrow
+        if pa.types.is_integer(column.type):  # the keys may have a wider type
+            most = np.iinfo(column.type.to_pandas_dtype())
+            low, high = max(low, int(most.min)), min(high, int(most.max))
+            if low > high:
+                return narrow
         wanted = _Range(column, pa.array([low, high] + ([None] if nulls else []), column.type))
         return prune(narrow, wanted, self._stats(narrow, column.id))
 
@@ -311,6 +324,8 @@ class Run:
             return scan.to_arrow_with_places(self._runtime, whole)
         for name, values in self._stored_values(program, limit):
             column = whole.table.column(name)
+            if not can_hold(column.type, values.type):
+                continue
             wanted = Wanted(column, values)
             pruned = prune(whole, wanted, self._stats(whole, column.id))
             rows = find_rows(self._runtime, pruned, wanted, limit=self._limit, places=True)
@@ -364,8 +379,8 @@ class Run:
         """The name under which Spark knows a relation."""
         full = f"{self._prefix}{name}"
         if name not in self._views:
-            self._views.add(name)
             self._as_frame(name).createOrReplaceTempView(full)
+            self._views.add(name)
         return full
 
     def _as_frame(self, name: str) -> DataFrame:

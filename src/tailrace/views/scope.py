@@ -129,9 +129,15 @@ def renamed(tree: exp.Expr, names: Mapping[str, exp.Expr]) -> exp.Expr:
     holder = exp.Paren(this=tree.copy())
     for column in list(holder.find_all(exp.Column)):
         if column.name in names:
-            column.replace(names[column.name].copy())
+            value = names[column.name].copy()
+            # What was one value stays one, whatever stands around it.
+            loose = isinstance(value, _LOOSE) and not isinstance(value, exp.Paren)
+            column.replace(exp.Paren(this=value) if loose else value)
     made: exp.Expr = holder.this
     return made
+
+
+_LOOSE = (exp.Binary, exp.Unary, exp.Between, exp.In)
 
 
 def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:

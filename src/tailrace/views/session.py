@@ -22,6 +22,11 @@ _MEANING = (
     "spark.sql.legacy.timeParserPolicy",
     "spark.sql.decimalOperations.allowPrecisionLoss",
 )
+# What `local` takes for granted of decimals.
+_DECIMALS = {
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
+}
 _SMALL = {
     # Deciding again after each stage takes longer than the stages.
     "spark.sql.adaptive.enabled": "false",
@@ -32,10 +37,15 @@ _SMALL = {
     # Several small files are one task.
     "spark.sql.files.openCostInBytes": str(1024 * 1024),
 }
-# For a few thousand rows, compiling a stage takes longer than interpreting it.
+# For some ten thousand rows, compiling a stage takes longer than interpreting it.
 _TINY = {"spark.sql.codegen.wholeStage": "false"}
 _lock = Lock()
 _known: WeakKeyDictionary[SparkSession, dict[bool, SparkSession]] = WeakKeyDictionary()
+
+
+def has_known_meaning(session: SparkSession | None) -> bool:
+    """Whether a session, or one that is still to be started, computes decimals as by default."""
+    return session is None or all(session.conf.get(k, v) == v for k, v in _DECIMALS.items())
 
 
 def small_session(session: SparkSession, *, tiny: bool) -> SparkSession:

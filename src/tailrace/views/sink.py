@@ -31,7 +31,7 @@ from tailrace.views.scope import all_of, column_of, renamed
 
 FILE, POS = f"{OWN_PREFIX}file", f"{OWN_PREFIX}pos"
 COUNT, AGAIN = f"{OWN_PREFIX}count", f"{OWN_PREFIX}again"
-STORED, GROUPS_AGAIN = "stored", "again"
+STORED, GROUPS_AGAIN, ALL = "stored", "again", "everything"
 # Spark's types of aggregate functions' results, by their column.
 Types = Mapping[str, str]
 
@@ -131,9 +131,9 @@ def _result(call: Call, types: Types) -> exp.Expr:
 # --- changes ---------------------------------------------------------------------------------
 
 
-def full(b: Builder, layout: Layout, types: Types) -> exp.Query:
+def full(layout: Layout, rows: exp.Query) -> exp.Query:
     """The difference between all rows and what is stored."""
-    new = with_weight(all_rows(b, layout, types), layout.names, 1)
+    new = with_weight(rows, layout.names, 1)
     old = with_weight(from_query(exp.to_table(STORED), layout.names), layout.names, -1)
     return _apply(layout, union_all([new, old]))
 

@@ -40,7 +40,7 @@ class Delta:
     rows: int
     fits: Callable[[int], bool]  # whether it may be held in memory by who takes so many rows
     inserts_only: bool
-    local: Callable[[], pa.Table]  # read into memory: `_w`, then the columns
+    local: Callable[[], pa.Table]  # read into memory: the columns, then `_w`
     frame: Callable[[], DataFrame]  # the same as a DataFrame
 
 
@@ -52,7 +52,7 @@ class Sources:
     ) -> None:
         self._definition, self._changes, self._txn, self._job = definition, changes, txn, job
         self._runtime = txn.runtime
-        self._ends: dict[tuple[str, State], Scan] = {}
+        self._ends: dict[tuple[str, State, bool], Scan] = {}
         # None where there is no earlier version.
         self.since = job.since if changes.kind is Kind.TAIL else None
 
@@ -61,11 +61,11 @@ class Sources:
         """By the stored table's name, in the order of their numbers in programs."""
         return {given.name: given for given in self._definition.inputs.values()}
 
-    def table(self, name: str) -> TableInfo:
-        """A source's table, with the columns that the view uses."""
+    def table(self, name: str, *, wide: bool = False) -> TableInfo:
+        """A source's table, with the columns that the view's plan uses, or with all."""
         table = self.inputs[name].table
         assert table is not None
-        return table.narrowed(self._definition.fields[name])
+        return table if wide else table.narrowed(self._definition.fields[name])
 
     def keys(self) -> dict[str, list[str]]:
         """The names of primary keys."""
@@ -75,10 +75,10 @@ class Sources:
             if given.table is not None and given.table.key
         }
 
-    def end(self, name: str, state: State) -> Scan:
+    def end(self, name: str, state: State, *, wide: bool = False) -> Scan:
         """A source at one end of the range."""
-        if (name, state) not in self._ends:
-            given, table = self.inputs[name], self.table(name)
+        if (name, state, wide) not in self._ends:
+            given, table = self.inputs[name], self.table(name, wide=wide)
             label = self._job.to if state is State.NEW else self.since
             assert label is not None
             if given.view is None:
@@ -88,8 +88,8 @@ class Sources:
                 made = replace(self._txn.scan(*split_name(name)), table=table)
             else:
                 made = scan_at(self._runtime, table, self._version(table, label))
-            self._ends[name, state] = made
-        return self._ends[name, state]
+            self._ends[name, state, wide] = made
+        return self._ends[name, state, wide]
 
     def _version(self, table: TableInfo, label: int) -> int:
         """The commit that made another view what it is at a label."""

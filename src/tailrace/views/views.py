@@ -564,12 +564,12 @@ def _explained(
                     pending[given.name] = plan.rows
                     only = not plan.some and all(p.change == feed.INSERT for p in plan.whole)
                     inserts_only = inserts_only and only
-    spark = reason_for_spark(made, pending or sizes, stored)
+    spark = reason_for_spark(made, pending or sizes, stored, memory.get("types", {}))
     facts = Facts(
         sizes=sizes,
         changes=pending,
         inserts_only=inserts_only and bool(pending),
-        in_memory=not spark and sum(pending.values()) <= runtime.settings.memory_rows,
+        in_memory=not spark and max(pending.values(), default=0) <= runtime.settings.memory_rows,
         history=memory.get("runs", {}),
     )
     choice: Choice = choose(made, facts, policy if policy != "incremental" else "auto")

@@ -2,9 +2,9 @@
 
 A warm Spark job takes longer than most refreshes have work to do. So a query whose tables are
 all in memory is run by DuckDB, if it is certain that Spark would give the same rows: every
-expression is typed by Spark's rules and said to DuckDB with its types spelled out
+expression is typed by Spark's rules (`kinds`) and said to DuckDB with its types spelled out
 (`expressions`, `queries`), and whatever is not known to mean the same (`DiffersError`), or fails
 (an overflow, a division by zero), is left to Spark.
 
-`engine` is the way in; `kinds` has the rules of types.
+`compiled` says a program's steps before anything is read; `engine` runs them.
 """

@@ -19,6 +19,17 @@ from tailrace.views.local.kinds import BIGINT, INT, DiffersError
 from tailrace.views.local.queries import Kinds, Local, local_query
 from tailrace.views.program import WEIGHT, Builder, Fetch, Keys, Program
 
+# With less left out before it, one of these may give less, or something else.
+_NOT_MONOTONE = (
+    exp.Join,
+    exp.Group,
+    exp.AggFunc,
+    exp.Anonymous,
+    exp.Window,
+    exp.Limit,
+    exp.Except,
+    exp.Intersect,
+)
 # The name of a program's own query, beside those of its steps.
 RESULT = ""
 
@@ -72,19 +83,24 @@ def leaves_of(
 
 
 def reason_for_spark(
-    made: Definition, changed: Iterable[str], stored: Mapping[str, pa.DataType] | None
+    made: Definition,
+    changed: Iterable[str],
+    stored: Mapping[str, pa.DataType] | None,
+    types: sink.Types,
 ) -> str:
     """Why changes in memory need Spark all the same; empty if they do not.
 
-    `stored`: the stored table's columns, None if the view has not been built.
+    `stored`: the stored table's columns, None if the view has not been built; `types`: Spark's
+    types of what is stored for averages.
     """
     layout = made.layout
     inputs = {given.name: given.table for given in made.inputs.values()}
     if layout is None or None in inputs.values():
         return ""
-    b = Builder(list(inputs), changed)
+    keys = {name: [c.name for c in t.key_columns] for name, t in inputs.items() if t and t.key}
+    b = Builder(list(inputs), changed, keys=keys)
     if stored is not None:
-        query = sink.change(b, layout, {})
+        query = sink.change(b, layout, types)
     else:
         query = b.delta(layout.root if layout.groups is None else layout.groups.input)
     if query is None:
@@ -97,7 +113,7 @@ def reason_for_spark(
 
 def without_conditions(query: exp.Query) -> exp.Query | None:
     """A query for at least the same keys, if leaving out its conditions can only add some."""
-    if query.find(exp.Join, exp.Group, exp.Window, exp.Limit) or not query.find(exp.Where):
+    if not query.find(exp.Where) or query.find(*_NOT_MONOTONE):
         return None
     made = query.copy()
     for where in list(made.find_all(exp.Where)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tailrace.views.local import expressions
+from tailrace.views.local.arithmetic import DIVIDE
 from tailrace.views.local.queries import Local
 from tailrace.views.program import names_in
 
@@ -24,7 +24,7 @@ _SETTINGS = (
     "SET enable_external_access = false",
 )
 _DIVIDE = f"""
-CREATE MACRO {expressions.DIVIDE}(n, d) AS
+CREATE MACRO {DIVIDE}(n, d) AS
 CASE WHEN d = 0 THEN error('division by zero')
 ELSE sign(n) * sign(d) * ((2 * abs(n) + abs(d)) // (2 * abs(d))) END
 """
@@ -52,16 +52,17 @@ def execute(made: Local, tables: Mapping[str, pa.Table], *, limit: int) -> pa.Ta
             if count > limit:
                 return None
         found = pa.Table.from_batches(batches, reader.schema)
-    except duckdb.Error:
-        # An overflow, a division by zero: Spark has its own words or values for that.
+        return found.cast(pa.schema(list(made.kinds.items())))
+    except (duckdb.Error, OSError, pa.ArrowException):
+        # An overflow, a division by zero: Spark has its own words or values for that. What fails
+        # after the first rows were fetched comes as Arrow's error.
         return None
     finally:
         connection.close()
-    return found.cast(pa.schema(list(made.kinds.items())))
 
 
 def _cursor() -> duckdb.DuckDBPyConnection:
-    """A connection of its own to the one database of this process, which stays empty."""
+    """A connection of its own to the one database of this process, which has no tables."""
     import duckdb
 
     with _lock:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from tailrace.views import sink
 from tailrace.views.local import kinds
-from tailrace.views.local.expressions import Typed, cast, condition, plain_zero, typed
+from tailrace.views.local.arithmetic import plain_zero
+from tailrace.views.local.expressions import typed
 from tailrace.views.local.kinds import DiffersError, Kind
+from tailrace.views.local.typed import Typed, cast, condition, only
 
+_PLACE = [sink.FILE, sink.POS]
 # The types of a relation's columns, in their order.
 Kinds = dict[str, Kind]
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
@@ -43,7 +47,7 @@ def local_query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
 
 def _query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
     if isinstance(tree, exp.Subquery):
-        _only(tree, {"this", "alias"})
+        only(tree, {"this", "alias"})
         return _query(tree.this, tables)
     if isinstance(tree, exp.Union):
         return _union(tree, tables)
@@ -52,15 +56,9 @@ def _query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
     raise DiffersError(type(tree).__name__)
 
 
-def _only(tree: exp.Expr, allowed: set[str]) -> None:
-    said = {name for name, value in tree.args.items() if value}
-    if not said <= allowed:
-        raise DiffersError(f"{', '.join(sorted(said - allowed))} of {type(tree).__name__}")
-
-
 def _union(tree: exp.Union, tables: Mapping[str, Kinds]) -> Local:
     """All rows of two queries, each column in a type that holds the values of both."""
-    _only(tree, {"this", "expression"})
+    only(tree, {"this", "expression"})
     sides = [_query(tree.this, tables), _query(tree.expression, tables)]
     names = list(sides[0].kinds)
     wanted = [kinds.common(pair) for pair in zip(*(s.kinds.values() for s in sides), strict=True)]
@@ -95,13 +93,13 @@ class _Select:
     grouped: set[str] = field(default_factory=set)
 
     def made(self) -> Local:
-        _only(self.tree, _CLAUSES)
+        only(self.tree, _CLAUSES)
         if self.tree.args.get("from_") is None:
             raise DiffersError("a SELECT without FROM")
         source = self._source(self.tree.args["from_"].this)
         joins = [self._join(join) for join in self.tree.args.get("joins") or ()]
         where = self.tree.args.get("where")
-        made_where = None if where is None else condition(where.this, self._typed)
+        made_where = None if where is None else self._condition(where.this)
         groups = self._groups()
         items = self._items()
         made = exp.Select(
@@ -116,12 +114,12 @@ class _Select:
             made = made.group_by(*groups, copy=False)
         having = self.tree.args.get("having")
         if having is not None:
-            made = made.having(condition(having.this, self._typed), copy=False)
+            made = made.having(self._condition(having.this), copy=False)
         found = {name: value.kind for name, value in items}
         if len(found) != len(items):
             raise DiffersError("two columns of one name")
         if self.tree.args.get("distinct"):
-            _only(self.tree.args["distinct"], set())
+            only(self.tree.args["distinct"], set())
             if any(map(kinds.is_floating, found.values())):
                 raise DiffersError("DISTINCT of floating-point numbers")
             made = made.distinct(copy=False)
@@ -129,7 +127,7 @@ class _Select:
 
     def _source(self, tree: exp.Expr) -> exp.Expr:
         if isinstance(tree, exp.Table):
-            _only(tree, {"this", "alias"})
+            only(tree, {"this", "alias"})
             alias, found = tree.alias or tree.name, self.tables.get(tree.name)
             if found is None:
                 raise DiffersError(f"{tree.name}, which is not in memory")
@@ -146,14 +144,14 @@ class _Select:
         return made
 
     def _join(self, join: exp.Join) -> exp.Join:
-        _only(join, {"this", "on", "side", "kind"})
+        only(join, {"this", "on", "side", "kind"})
         side, kind = join.side, join.kind
         if (side, kind) not in _JOINS:
             raise DiffersError(f"{side} {kind} JOIN")
         made = exp.Join(this=self._source(join.this), side=side or None, kind=kind or None)
         on = join.args.get("on")
         if on is not None:
-            made.set("on", condition(on, self._typed))
+            made.set("on", self._condition(on))
         elif kind != "CROSS":
             made.set("kind", "CROSS")
         return made
@@ -162,7 +160,7 @@ class _Select:
         group = self.tree.args.get("group")
         if group is None:
             return []
-        _only(group, {"expressions"})
+        only(group, {"expressions"})
         made = []
         for key in group.expressions:
             if not isinstance(key, exp.Column):
@@ -175,7 +173,7 @@ class _Select:
         found: list[tuple[str, Typed]] = []
         for item in self.tree.expressions:
             if isinstance(item, exp.Star):
-                _only(item, set())
+                only(item, set())
                 for alias, own in self.scope.items():
                     found += [
                         (name, Typed(_column(name, alias), kind)) for name, kind in own.items()
@@ -189,22 +187,21 @@ class _Select:
         return found
 
     def _window(self, window: exp.Window) -> Typed:
-        """A row's number in an order."""
-        _only(window, {"this", "partition_by", "order", "over"})
-        if not isinstance(window.this, exp.RowNumber):
+        """The number of a stored row among equal ones. Others sort what DuckDB may change."""
+        only(window, {"this", "partition_by", "order", "over"})
+        order = window.args["order"].expressions if window.args.get("order") else []
+        if not isinstance(window.this, exp.RowNumber) or [o.this.name for o in order] != _PLACE:
             raise DiffersError(f"{type(window.this).__name__} OVER …")
-        order = [
-            exp.Ordered(this=typed(one.this, self._typed).tree, desc=bool(one.args.get("desc")))
-            for one in window.args["order"].expressions
-        ]
-        for one in order:  # as in Spark: NULL is the least
-            one.set("nulls_first", not one.args["desc"])
+        order = [exp.Ordered(this=typed(one.this, self._typed).tree) for one in order]
         made = exp.Window(
             this=exp.RowNumber(),
             partition_by=[typed(key, self._typed).tree for key in window.args["partition_by"]],
             order=exp.Order(expressions=order),
         )
         return Typed(exp.Cast(this=made, to=kinds.duck_type(kinds.INT)), kinds.INT)
+
+    def _condition(self, tree: exp.Expr) -> exp.Expr:
+        return condition(typed(tree, self._typed))
 
     def _typed(self, column: exp.Column) -> Typed:
         name, relation = column.name, column.table

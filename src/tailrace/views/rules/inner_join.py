@@ -185,10 +185,12 @@ class InnerJoinRule(Rule):
     ) -> list[exp.Query]:
         """The same, but only where an input that a condition has made small has a partner.
 
-        None if there is no such input, or it changed, or the change does not tell what it is
+        Nothing if there is no such input, or it changed, or the change does not tell what it is
         joined by: then the columns alone have to do.
         """
         same = _classes(node)
+        if len(set(columns)) < len(columns):
+            return []
         for other in node.parts:
             if is_simple(changed) or not b.sideways or b.is_changed(other) or not _is_narrow(other):
                 continue

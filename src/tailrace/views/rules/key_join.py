@@ -75,7 +75,7 @@ class KeyJoinRule(Rule):
         parts = [*b.touched(node.left, left_keys), *b.touched(node.right, right_keys)]
         limit = affected(b, left_keys, parts)
         one_sided = node.kind is not JoinKind.FULL and not b.is_changed(node.left)
-        if one_sided and b.sideways:
+        if one_sided and b.sideways and len(set(left_keys)) == len(left_keys):
             # Only what the left side has can have become something else.
             left = only_with(b.rows(node.left, State.NEW, limit), limit, node.left.columns)
             limit = affected(b, left_keys, [from_query(left, left_keys)])
