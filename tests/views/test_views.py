@@ -281,9 +281,9 @@ def test_rows_that_a_small_change_leads_to_may_be_too_many_for_memory(
     tries: list[bool] = []
     run = Refresh._run
 
-    def spy(self: Refresh, *, small: bool) -> Any:
+    def spy(self: Refresh, *, small: bool, alone: bool = False) -> Any:
         tries.append(small)
-        return run(self, small=small)
+        return run(self, small=small, alone=alone)
 
     monkeypatch.setattr(Refresh, "_run", spy)
     settings = tailrace.Settings(local_rows=3, memory_rows=25)

@@ -35,6 +35,11 @@ class SourceChanges:
         """Whether they are held in memory, so that Spark is not needed."""
         return self._reading.is_small
 
+    @property
+    def rows_decoded(self) -> int:
+        """How many rows have to be decoded to read them: scattered ones cost more."""
+        return self._reading.rows_decoded
+
     def fits(self, rows: int) -> bool:
         """Whether they can be held in memory by somebody who takes so many rows."""
         return self._reading.fits(rows)

@@ -111,6 +111,14 @@ class Reading:
             return feed.is_small(self._runtime, plan)
         return scan.is_small(plan, self._runtime)
 
+    @property
+    def rows_decoded(self) -> int:
+        """How many rows have to be decoded for that: row groups are read as a whole."""
+        plan = self.plan()
+        if isinstance(plan, feed.Feed):
+            return plan.rows_read(self._runtime.settings.row_group_rows)
+        return plan.rows
+
     def fits(self, rows: int) -> bool:
         """Whether changes can be held in memory by somebody who takes so many rows."""
         plan = self.plan()

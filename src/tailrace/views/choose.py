@@ -37,14 +37,17 @@ class _Rates:
     start: float  # before the first row
     row: float  # for a row that is read and computed
     look: float  # for a row whose key is only looked at
+    decode: float  # for a row that is read to find a changed one
     alone: float  # for a changed row that is all that is needed
     change: float  # for a changed row that others are joined to
 
 
-_IN_MEMORY = _Rates(start=0.15, row=0.1e-6, look=0.05e-6, alone=0.8e-6, change=1.2e-6)
-_ON_SPARK = _Rates(start=2.0, row=0.4e-6, look=0.25e-6, alone=4e-6, change=10e-6)
+_IN_MEMORY = _Rates(start=0.1, row=0.1e-6, look=0.03e-6, decode=0.03e-6, alone=0.6e-6, change=1e-6)
+_ON_SPARK = _Rates(start=2.0, row=0.4e-6, look=0.25e-6, decode=0.1e-6, alone=4e-6, change=10e-6)
 # In full, Spark decides more on the way.
 _FULL_START, _FULL_ROW = 1.0, 0.4e-6
+# What a full refresh takes beside computing all rows: the difference is found and written.
+_DIFFERENCE = 0.7
 # How far a single measurement is believed. It may have met a busy machine, but never a faster one.
 _LEAST, _MOST = 0.05, 10.0
 
@@ -55,6 +58,7 @@ class Facts:
 
     sizes: Mapping[str, int]  # rows of each source
     changes: Mapping[str, int]  # changed rows of those that changed
+    decoded: int  # rows that have to be decoded to read those
     inserts_only: bool
     in_memory: bool  # the changes and what they lead to are worked on without Spark
     # By strategy and place, what the last run was predicted to take, and what it took.
@@ -130,7 +134,7 @@ def plain_cost(made: Definition, facts: Facts, strategy: Strategy) -> float:
 def options_of(made: Definition, facts: Facts) -> list[Option]:
     """Every strategy: whether it is possible, and what it would cost."""
     layout = made.layout
-    whole = _corrected(full_cost(made, facts.sizes), Strategy.FULL, facts)
+    whole = _corrected(full_cost(made, facts.sizes), Strategy.FULL, facts) + _DIFFERENCE
     full = Option(strategy=Strategy.FULL, possible=True, cost=whole)
     blocked = made.reason
     if facts.rebuild:
@@ -189,10 +193,11 @@ def _cost(layout: Layout, facts: Facts) -> float:
     changed = sum(facts.changes.get(scan.source, 0) for scan in scans)
     rates = _IN_MEMORY if facts.in_memory else _ON_SPARK
     if _is_own_change(layout):
-        return rates.start + rates.alone * changed
+        return rates.start + rates.alone * changed + rates.decode * facts.decoded
     looked_at = sum(facts.sizes.get(scan.source, 0) for scan in scans)
     whole = rates.row * _read_whole(layout, facts)
-    return rates.start + rates.change * changed + rates.look * looked_at + whole
+    reading = rates.decode * facts.decoded + rates.look * looked_at
+    return rates.start + rates.change * changed + reading + whole
 
 
 def _is_own_change(layout: Layout) -> bool:

@@ -169,7 +169,7 @@ class Refresh:
             list(sources.inputs), list(sources.changed), keys=sources.keys(), sideways=small
         )
 
-    def _run(self, *, small: bool) -> Run:
+    def _run(self, *, small: bool, alone: bool = False) -> Run:
         sources, changed = self._sources, self._sources.changed
         # A query as it was written may name columns that its plan does without.
         wide = not small and self._is_plain
@@ -196,7 +196,7 @@ class Refresh:
             names=self._stored_names,
             small=small,
             tiny=sum(delta.rows for delta in changed.values()) <= _TINY_ROWS,
-            alone=small and not self._fits(self._runtime.settings.local_rows),
+            alone=alone,
             check=self._check_canceled,
         )
 
@@ -374,6 +374,7 @@ class Refresh:
         return Facts(
             sizes={name: sources.end(name, State.NEW).rows for name in sources.inputs},
             changes={name: delta.rows for name, delta in sources.changed.items()},
+            decoded=sum(delta.rows_decoded for delta in sources.changed.values()),
             inserts_only=all(delta.inserts_only for delta in sources.changed.values()),
             in_memory=bool(sources.changed) and self._is_small and not self._needs_spark,
             history=self._memory.get("runs", {}),
@@ -409,7 +410,7 @@ class Refresh:
         layout = self.definition.layout
         assert layout is not None
         with ExitStack() as stack:
-            run = self._running(stack, small=small)
+            run = self._running(stack, small=small, alone=self._is_alone)
             if choice.strategy is Strategy.APPEND:
                 self._append(run, planned.builder, layout, small=small)
             elif small:
@@ -423,9 +424,14 @@ class Refresh:
                     layout, frame, lambda rows: self._again_frame(stack, layout, rows)
                 )
 
-    def _running(self, stack: ExitStack, *, small: bool) -> Run:
+    @property
+    def _is_alone(self) -> bool:
+        """Whether changes in memory are too many to be handed to Spark."""
+        return not self._fits(self._runtime.settings.local_rows)
+
+    def _running(self, stack: ExitStack, *, small: bool, alone: bool = False) -> Run:
         """A run, which ends with the stack."""
-        run = self._run(small=small)
+        run = self._run(small=small, alone=small and alone)
         stack.callback(run.close)
         stack.callback(lambda: self._job.counted.append(run.rows))
         return run
@@ -445,7 +451,7 @@ class Refresh:
 
         Another run: steps of two programs may have the same names.
         """
-        run = self._running(stack, small=True)
+        run = self._running(stack, small=True, alone=self._is_alone)
         run.share(first)
         keys = sink.again_keys(layout)
         named = groups.select(list(keys)).rename_columns([f"k{n}" for n in range(len(keys))])
@@ -477,10 +483,29 @@ class Refresh:
                 # Without a plan or an equality there is no telling what is different.
                 self._output.overwrite(everything, list(self._stored_names))
                 return
-            run.give_frame(sink.ALL, everything)
             rows = exp.select(*map(column_of, layout.names)).from_(sink.ALL)
             program = self._builder(small=False).program(sink.full(layout, rows))
-            self._output.change_frame(replace(layout, way=Way.BAG), run.frame(program), _nothing)
+            bag = replace(layout, way=Way.BAG)
+            if (few := self._if_few(everything)) is not None:
+                # One action of Spark, and the difference is found here.
+                small = self._running(stack, small=True)
+                small.give(sink.ALL, few)
+                kinds = dict(zip(few.column_names, few.schema.types, strict=True))
+                found = small.collect(program, self._compiled(program, {sink.ALL: kinds}))
+                self._output.change(bag, found, _nothing)
+            else:
+                run.give_frame(sink.ALL, everything)
+                self._output.change_frame(bag, run.frame(program), _nothing)
+
+    def _if_few(self, rows: DataFrame) -> pa.Table | None:
+        """All rows in memory, if there seem to be few, and there are."""
+        most = self._runtime.settings.local_rows
+        if self._txn.scan(*split_name(self._table)).rows > most // 2:
+            return None
+        with spark_faults():
+            found = rows.limit(most + 1).toArrow()
+        kinds = [(self._stored_names[c.name], c.type) for c in self._output.info.columns]
+        return found.cast(pa.schema(kinds)) if found.num_rows <= most else None
 
 
 def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:

@@ -38,6 +38,7 @@ class Delta:
     """What is known of a source's change before it is read."""
 
     rows: int
+    rows_decoded: int  # to read it
     fits: Callable[[int], bool]  # whether it may be held in memory by who takes so many rows
     inserts_only: bool
     local: Callable[[], pa.Table]  # read into memory: the columns, then `_w`
@@ -125,6 +126,7 @@ class Sources:
 
         return Delta(
             rows=source.rows,
+            rows_decoded=source.rows_decoded,
             fits=source.fits,
             inserts_only=source.only_inserts,
             local=lambda: _with_weights(source.table(), columns),
@@ -144,6 +146,7 @@ class Sources:
 
         return Delta(
             rows=found.rows,
+            rows_decoded=found.rows_read(self._runtime.settings.row_group_rows),
             fits=lambda rows: feed.is_small(self._runtime, found, rows),
             inserts_only=not found.some and all(p.change == feed.INSERT for p in found.whole),
             local=lambda: _with_weights(feed.to_arrow(self._runtime, found), columns),

@@ -547,7 +547,7 @@ def _explained(
     runtime = context.runtime
     sizes: dict[str, int] = {}
     pending: dict[str, int] = {}
-    inserts_only = True
+    inserts_only, decoded = True, 0
     with runtime.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
         tails = watermark is not None and lookup.has_snapshot(connection, watermark)
@@ -562,12 +562,14 @@ def _explained(
                 plan = feed.plan(runtime, connection, given.table, watermark, newest, net=True)
                 if plan.rows:
                     pending[given.name] = plan.rows
+                    decoded += plan.rows_read(runtime.settings.row_group_rows)
                     only = not plan.some and all(p.change == feed.INSERT for p in plan.whole)
                     inserts_only = inserts_only and only
     spark = reason_for_spark(made, pending or sizes, stored, memory.get("types", {}))
     facts = Facts(
         sizes=sizes,
         changes=pending,
+        decoded=decoded,
         inserts_only=inserts_only and bool(pending),
         in_memory=not spark and max(pending.values(), default=0) <= runtime.settings.memory_rows,
         history=memory.get("runs", {}),
