@@ -300,16 +300,6 @@ def test_rows_that_a_small_change_leads_to_may_be_too_many_for_memory(
         assert view.verify().ok
 
 
-def test_a_column_that_no_result_needs_may_go(lake: tailrace.Lake) -> None:
-    query = "SELECT q.id, q.amount FROM (SELECT id, amount, at FROM sales) q WHERE q.amount > 1"
-    view = lake.create_view("v", query, policy="full")
-    view.refresh()
-    lake.table("sales").drop_column("at")
-    lake.table("sales").delete([{"id": 1}])
-    assert view.refresh().strategy == "full"
-    assert len(rows(view)) == 5
-
-
 def test_operators_that_only_spark_has(lake: tailrace.Lake) -> None:
     lake.create_table(
         "docs", {"id": "bigint", "tags": "array<string>", "at": "struct<x: int, y: int>"}

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -339,16 +339,11 @@ class Refresh:
 
     def _all_rows(self, run: Run, known: Mapping[str, str]) -> DataFrame:
         """The stored table's rows at the end of the range, in its columns' order."""
-        from pyspark.errors import AnalysisException
-
         layout = self.definition.layout
-        if layout is None:
-            return self._plain_query(run)
-        if self._is_plain:
-            # As it was written: Spark knows better than we how to compute all of a query. But it
-            # may name a column that is gone, and that no result ever needed.
-            with suppress(AnalysisException):
-                return self._plain_query(run).toDF(*layout.names)
+        if layout is None or self._is_plain:
+            # As it was written: Spark knows better than we how to compute all of a query.
+            rows = self._plain_query(run)
+            return rows if layout is None else rows.toDF(*layout.names)
         b = self._builder(small=False)
         return run.frame(b.program(sink.all_rows(b, layout, known)))
 
