@@ -348,7 +348,7 @@ class Refresh:
         return run.frame(b.program(sink.all_rows(b, layout, known)))
 
     def _plain_query(self, run: Run) -> DataFrame:
-        """The query as it stands, for what the rules do not cover."""
+        """The query as it was written, at the end of the range."""
         return plain_query(run, self.definition, list(self._sources.inputs))
 
     def _result_types(self, run: Run, layout: Layout | None) -> dict[str, str]:
