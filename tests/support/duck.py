@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from tailrace.views.local.engine import without_shared_plans
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -40,6 +42,7 @@ def connect(lake: LakeArgs, *, s3: S3Bucket | None = None) -> duckdb.DuckDBPyCon
     from duckdb_extensions import import_extension
 
     connection = duckdb.connect(config=_settings())
+    without_shared_plans(connection)
     for extension in ("ducklake", SCANNERS[lake.catalog], *(("httpfs",) if s3 else ())):
         import_extension(extension, con=connection)
         connection.load_extension(extension)

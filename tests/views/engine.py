@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from tailrace.views import sink
 from tailrace.views.layout import VISIBLE, layout_of
+from tailrace.views.local.engine import without_shared_plans
 from tailrace.views.plan import Query
 from tailrace.views.program import WEIGHT, Builder, State, as_one_query
 from tailrace.views.prune_columns import pruned
@@ -122,6 +123,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.connection = duckdb.connect(":memory:")
+        without_shared_plans(self.connection)
         self.connection.execute("SET threads = 1")
         self.connection.execute("SET default_null_order = 'nulls_first'")
 

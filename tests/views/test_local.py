@@ -8,12 +8,13 @@ from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
 
 from tailrace.store import types
-from tailrace.views.local.engine import execute
+from tailrace.views.local.engine import execute, without_shared_plans
 from tailrace.views.local.kinds import DiffersError
 from tailrace.views.local.queries import local_query
 from tests.views.test_rules import SEED
@@ -273,3 +274,17 @@ def test_it_reaches_nothing_outside_of_memory(tmp_path: Any) -> None:
     path.write_text("i\n1\n")
     assert here(f"SELECT i FROM `{path}`", t=ROWS) is None
     assert here(f"SELECT count(*) AS k FROM read_csv('{path}')", t=ROWS) is None
+
+
+def test_parts_that_are_alike_keep_their_columns() -> None:
+    """DuckDB 1.5.5 gives the ids twice here, if it is left to share the two plans."""
+    counts = "(SELECT id, count(*) AS n FROM t WHERE s = 'x' GROUP BY id) WHERE n > -1"
+    with duckdb.connect() as connection:
+        without_shared_plans(connection)
+        connection.execute(
+            "CREATE TABLE t AS SELECT * FROM (VALUES (23::BIGINT, 'x'), (28, 'x')) t(id, s)"
+        )
+        found = connection.execute(
+            f"SELECT id, NULL FROM {counts} UNION ALL SELECT NULL, n FROM {counts}"
+        ).fetchall()
+    assert sorted(found, key=str) == [(23, None), (28, None), (None, 1), (None, 1)]
