@@ -42,12 +42,17 @@ class _Rates:
     change: float  # for a changed row that others are joined to
 
 
-_IN_MEMORY = _Rates(start=0.1, row=0.1e-6, look=0.03e-6, decode=0.03e-6, alone=0.6e-6, change=1e-6)
+_IN_MEMORY = _Rates(
+    start=0.1, row=0.1e-6, look=0.03e-6, decode=0.03e-6, alone=0.4e-6, change=0.5e-6
+)
 _ON_SPARK = _Rates(start=2.0, row=0.4e-6, look=0.25e-6, decode=0.1e-6, alone=4e-6, change=10e-6)
 # In full, Spark decides more on the way.
 _FULL_START, _FULL_ROW = 1.0, 0.4e-6
 # What a full refresh takes beside computing all rows: the difference is found and written.
-_DIFFERENCE = 0.7
+_DIFFERENCE = 0.3
+# Of a build's time, what the same takes again: Spark has planned and compiled the query by then,
+# and little has to be written.
+AGAIN = 0.6
 # How far a single measurement is believed. It may have met a busy machine, but never a faster one.
 _LEAST, _MOST = 0.05, 10.0
 

@@ -31,7 +31,15 @@ from tailrace.store.schema import OWN_PREFIX, is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views import sink
-from tailrace.views.choose import Choice, Facts, Strategy, choose, history_name, plain_cost
+from tailrace.views.choose import (
+    AGAIN,
+    Choice,
+    Facts,
+    Strategy,
+    choose,
+    history_name,
+    plain_cost,
+)
 from tailrace.views.definition import (
     Definition,
     moment_text,
@@ -85,7 +93,8 @@ class Refresh:
             started += self._start_spark()
             self._build()
             built = Choice(strategy=Strategy.FULL, cost=0)
-            self._remember(built, self._facts(moved=False), time.monotonic() - started)
+            again = AGAIN * (time.monotonic() - started)
+            self._remember(built, self._facts(moved=False), again)
             return Strategy.BUILD
         self._check_sources()
         moved = self._memory.get("moment", "") != moment_text(self.definition.moments, self._moment)
