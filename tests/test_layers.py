@@ -16,8 +16,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("propagation",),
     ("views", "indexes", "replicas"),
+    ("sql",),
     ("lake",),
-    ("cli", "server", "sql"),
+    ("loading",),  # not beside the command line, which calls it
+    ("cli", "server"),
 )
 # Above all layers: they show the package to its users.
 TOP = ("__init__", "__main__", "demo")

@@ -3,6 +3,11 @@
 Begin with `tailrace.connect`.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tailrace.errors import (
     ConflictError,
     CorruptError,
@@ -12,24 +17,68 @@ from tailrace.errors import (
     TailraceError,
     UnavailableError,
 )
-from tailrace.lake import Lake, Snapshot, connect
-from tailrace.propagation.changes import Changes
-from tailrace.propagation.consumer import JobContext, consumer
-from tailrace.propagation.history import Iteration, Usage
-from tailrace.propagation.job import State
-from tailrace.propagation.jobs import Jobs
-from tailrace.propagation.serving import Serving
-from tailrace.propagation.status import JobStatus
-from tailrace.propagation.trigger import Trigger, trigger
-from tailrace.settings import Settings
-from tailrace.store.purge import Purge
-from tailrace.store.sweep import Sweep
-from tailrace.store.table import Table
-from tailrace.store.transaction import Transaction
 from tailrace.version import __version__
-from tailrace.views.explain import Explanation
-from tailrace.views.verify import Report as VerifyReport
-from tailrace.views.views import View
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake, Snapshot, connect
+    from tailrace.propagation.changes import Changes
+    from tailrace.propagation.consumer import JobContext, consumer
+    from tailrace.propagation.history import Iteration, Usage
+    from tailrace.propagation.job import State
+    from tailrace.propagation.jobs import Jobs
+    from tailrace.propagation.serving import Serving
+    from tailrace.propagation.status import JobStatus
+    from tailrace.propagation.trigger import Trigger, trigger
+    from tailrace.settings import Settings
+    from tailrace.sql.result import Result
+    from tailrace.store.purge import Purge
+    from tailrace.store.sweep import Sweep
+    from tailrace.store.table import Table
+    from tailrace.store.transaction import Transaction
+    from tailrace.views.explain import Explanation
+    from tailrace.views.verify import Report as VerifyReport
+    from tailrace.views.views import View
+
+# Where each name is. They are imported when first used: `tailrace --help` needs none of them.
+_PLACES = {
+    "Changes": "propagation.changes",
+    "Explanation": "views.explain",
+    "Iteration": "propagation.history",
+    "JobContext": "propagation.consumer",
+    "JobStatus": "propagation.status",
+    "Jobs": "propagation.jobs",
+    "Lake": "lake",
+    "Purge": "store.purge",
+    "Result": "sql.result",
+    "Serving": "propagation.serving",
+    "Settings": "settings",
+    "Snapshot": "lake",
+    "State": "propagation.job",
+    "Sweep": "store.sweep",
+    "Table": "store.table",
+    "Transaction": "store.transaction",
+    "Trigger": "propagation.trigger",
+    "Usage": "propagation.history",
+    "VerifyReport": "views.verify:Report",
+    "View": "views.views",
+    "connect": "lake",
+    "consumer": "propagation.consumer",
+    "trigger": "propagation.trigger",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'tailrace' has no attribute {name!r}")
+    module, _, other = _PLACES[name].partition(":")
+    found = getattr(import_module(f"tailrace.{module}"), other or name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})
+
 
 __all__ = [
     "Changes",
@@ -45,6 +94,7 @@ __all__ = [
     "Lake",
     "NotFoundError",
     "Purge",
+    "Result",
     "Serving",
     "Settings",
     "Snapshot",

@@ -46,6 +46,8 @@ from tailrace.views.views import Context, View, Views
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tailrace.sql.result import Result
+
 CATALOG_FILE = "catalog.sqlite"
 
 log = get_logger("tailrace.lake")
@@ -133,6 +135,11 @@ class Lake:
         self._services: list[Service | Serving] = []
 
     @property
+    def runtime(self) -> Runtime:
+        """What it works with, for programs that show or extend it."""
+        return self._runtime
+
+    @property
     def spark(self) -> SparkSession:
         """The Spark session, started if there is none yet."""
         return self._runtime.spark()
@@ -157,6 +164,25 @@ class Lake:
                 Snapshot(id=row.snapshot_id, time=row.snapshot_time, changes=seen(row.changes_made))
                 for row in connection.execute(query)
             ]
+
+    def sql(self, text: str, args: Mapping[str, Any] | None = None) -> Result:
+        """Run a statement: a query in Spark SQL, or one about the lake.
+
+        lake.sql("SELECT customer, sum(amount) FROM sales.orders GROUP BY customer").to_df()
+        lake.sql("DELETE FROM sales.orders WHERE id = :id", {"id": 4}).snapshot
+
+        Several, with semicolons between them, run one after the other; the last one's result is
+        returned. See docs/sql.md.
+        """
+        from tailrace.sql.run import run
+
+        return run(self, text, args)
+
+    def schemas(self) -> list[str]:
+        """The names of all schemas."""
+        with self._runtime.database.read_at_once() as connection:
+            newest = lookup.newest_snapshot(connection)
+            return lookup.list_schemas(connection, newest, self._runtime.tenant)
 
     def tables(self, at: int | None = None) -> list[str]:
         """The names of all tables but hidden ones, with their schemas; now, or at a snapshot."""

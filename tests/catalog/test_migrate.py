@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
+from tailrace.catalog import system_views
 from tailrace.catalog import tables as t
 from tests.support import duck
 from tests.support.lakes import LakeArgs
@@ -53,7 +54,7 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
 
 
 # What each version has added, newest first.
-ADDED = {4: t.upkeep, 3: t.views, 2: t.propagation}
+ADDED = {5: system_views, 4: t.upkeep, 3: t.views, 2: t.propagation}
 
 
 def make_older(lake: tailrace.Lake, version: int) -> None:
@@ -70,7 +71,7 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_lake_of_an_older_version_is_brought_up_to_date(
     lake_args: LakeArgs, version: int
 ) -> None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
+from tailrace.catalog import system_views
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.errors import InvalidError
@@ -48,6 +49,7 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_propagation,
     _create_views,
     _create_upkeep,
+    system_views.create_all,
 )
 
 

@@ -24,10 +24,14 @@ _V = t.version.c
 def enter(connection: sa.Connection, claim: Claim, touched: Iterable[int], snapshot: int) -> None:
     """Enter the new versions of a job's derived tables, of those that its commit has touched.
 
-    At a job's first run all of them, so that a table which began empty has a version too.
+    At a job's first run all of them, so that a table which began empty has a version too; a later
+    run from nothing may find that all is as it was.
     """
     owned = set(joblog.derived_by(connection, [claim.job.id])[claim.job.id])
-    made = owned if claim.since is None else owned.intersection(touched)
+    made = owned.intersection(touched)
+    if claim.since is None:
+        query = sa.select(_V.table_id).where(_V.table_id.in_(owned))
+        made |= owned.difference(connection.execute(query).scalars())
     rows = [
         {"table_id": table, "commit_snapshot": snapshot, "label": claim.to}
         for table in sorted(made)

@@ -165,6 +165,17 @@ def table_exists(connection: sa.Connection, schema: str, name: str, at: int, ten
     return row is not None and row.tenant == tenant
 
 
+def list_schemas(connection: sa.Connection, at: int, tenant: str) -> list[str]:
+    """The names of a tenant's schemas."""
+    query = (
+        sa.select(t.schema.c.schema_name)
+        .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.schema.c.schema_id)
+        .where(visible(t.schema, at), _owner == tenant)
+        .order_by(t.schema.c.schema_name)
+    )
+    return list(connection.execute(query).scalars())
+
+
 def list_tables(connection: sa.Connection, at: int, tenant: str) -> list[tuple[str, str]]:
     """Schema and name of every table of a tenant."""
     query = _TABLES.where(_owner == tenant).order_by(t.schema.c.schema_name, t.table.c.table_name)

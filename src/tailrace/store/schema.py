@@ -19,6 +19,8 @@ import pyarrow as pa
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import types
 
+# The schema of the system tables, which no lake has of its own.
+OWN_SCHEMA = "tailrace"
 # The hidden columns of every data file: a row's file and its place in it.
 FILE = "_file"
 POS = "_pos"

@@ -27,10 +27,12 @@ from tailrace.store.deletes import union
 from tailrace.store.files import DataFile, Op
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.keys import Keys, Places
+from tailrace.store.parquet import FileWriter
 from tailrace.store.predicate import matching
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import (
+    OWN_SCHEMA,
     TableInfo,
     check_name,
     check_new_name,
@@ -44,7 +46,7 @@ from tailrace.store.schema import (
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.view import ViewInfo, check_definition
 from tailrace.store.workspace import SchemaWork, TableWork, ViewWork, Workspace
-from tailrace.store.write import fit_local, select_columns, write_rows
+from tailrace.store.write import Written, fit_local, select_columns, write_rows
 
 if TYPE_CHECKING:
     from tailrace.store.table import Table
@@ -94,6 +96,8 @@ class Transaction:
     def create_schema(self, name: str) -> None:
         """Create a schema."""
         check_name(name, "schema")
+        if fold(name) == OWN_SCHEMA:
+            raise InvalidError(f"the schema name {name!r} is Tailrace's own: choose another")
         self._check_open()
         if self._schema_id(name) is not None:
             raise InvalidError(f"the schema {name!r} exists already")
@@ -336,6 +340,31 @@ class Transaction:
             self._register()
             work.remove(found)
 
+    def writer(self, name: str) -> FileWriter:
+        """What writes a table's files for this transaction, in Spark's workers too.
+
+        For loaders, which read what Spark doesn't. What they write is then given to `add`, or is
+        theirs to delete; the sweep finds what they leave behind.
+        """
+        work = self._find_own(*split_name(name))
+        self._register()
+        return FileWriter(
+            storage=self._runtime.storage,
+            settings=self._runtime.settings,
+            table=work.info,
+            txn_id=self._work.id,
+            op=Op.APPEND,
+        )
+
+    def add(self, name: str, files: Iterable[DataFile]) -> None:
+        """Add rows that stand in files of `writer`. Keys are not compared: there must be none."""
+        work = self._find_own(*split_name(name))
+        if work.info.key:
+            raise InvalidError(f"{work.info.full_name} has a primary key: use append or upsert")
+        written = Written(files=tuple(files))
+        self._work.objects.extend(file.path for file in written.files)
+        work.written.append(written)
+
     def _given_keys(self, table: TableInfo, given: object) -> Keys:
         """Keys that a user gave for a delete; other columns in them are ignored."""
         if not table.key:
@@ -496,6 +525,8 @@ class Transaction:
     def _find(self, schema: str, name: str) -> TableWork:
         self._check_open()
         found = self._peek(schema, name)
+        if found is None and self._peek_view(schema, name) is not None:
+            raise InvalidError(f"{schema}.{name} is a view: change the tables that it reads")
         if found is None:
             raise NotFoundError(f"there is no table {schema}.{name}")
         return found

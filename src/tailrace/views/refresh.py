@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 # Changed rows up to which a plan is tiny.
 _TINY_ROWS = 50_000
+# What a job remembers if its next run is to compute everything.
+FULL = "full"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +109,12 @@ class Refresh:
             facts, started = replace(facts, in_memory=False), time.monotonic()
             choice = self._choose_and_apply(facts, started)
         self._memory["moment"] = moment_text(self.definition.moments, self._moment)
+        self._memory.pop(FULL, None)
         return choice.strategy
 
     def _choose_and_apply(self, facts: Facts, started: float) -> Choice:
-        choice = choose(self.definition, facts, str(self._options.get("policy", "auto")))
+        policy = "full" if self._memory.get(FULL) else str(self._options.get("policy", "auto"))
+        choice = choose(self.definition, facts, policy)
         if choice.strategy is Strategy.FULL or not facts.in_memory:
             started += self._start_spark()
         had_spark = self._runtime.spark.session is not None

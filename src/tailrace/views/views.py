@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlglot import exp
 
 from tailrace.catalog import tables as t
-from tailrace.errors import InvalidError, JobFailedError, NotFoundError
+from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
 from tailrace.propagation import history, joblog
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import check_outside
@@ -51,6 +51,7 @@ from tailrace.views.definition import (
 )
 from tailrace.views.explain import Explanation, explanation
 from tailrace.views.local.compiled import reason_for_spark
+from tailrace.views.refresh import FULL
 from tailrace.views.verify import Report, verify
 from tailrace.views.view import check_policy
 
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Trigger = str | Mapping[str, Any] | None
+# How often a full refresh waits for others to finish theirs.
+_TRIES = 5
 # What a reader's query calls the stored table: no column has that name.
 _READ = f"{OWN_PREFIX}read"
 
@@ -169,20 +172,23 @@ class View:
 
     # --- keep fresh -------------------------------------------------------------------------
 
-    def refresh(self, timeout: float | None = None) -> Iteration:
-        """Bring it to the newest snapshot, here and now; returns what was done."""
+    def refresh(self, timeout: float | None = None, *, full: bool = False) -> Iteration:
+        """Bring it to the newest snapshot, here and now; returns what was done.
+
+        With `full`, all of it is computed again, whatever its policy says and even if no source
+        has changed.
+        """
         check_outside("view.refresh()")
         row = self._row()
-        done = self._nothing_to_do(row)
-        if done is not None:
-            return done
+        if full:
+            row = self._ask_for_all(row, timeout)
+        else:
+            done = self._nothing_to_do(row)
+            if done is not None:
+                return done
+            self._move_with_time(row)
+        self._run(row, timeout)
         runtime = self._context.runtime
-        self._move_with_time(row)
-        with runtime.database.read() as connection:
-            wanted = {row.job_id, *joblog.upstream_of(connection, [row.job_id]).get(row.job_id, ())}
-        self._context.run_some(
-            lambda job: job.id in wanted or (job.kind == VIEW and job.home == self._home), timeout
-        )
         row = self._row()
         with runtime.database.read() as connection:
             found = history.iterations(
@@ -194,16 +200,38 @@ class View:
             raise JobFailedError(f"the view {self.name} was not refreshed")
         return found[0]
 
+    def _run(self, row: Any, timeout: float | None) -> None:
+        """Run its job, and those that it stands on, until they are fresh."""
+        with self._context.runtime.database.read() as connection:
+            wanted = {row.job_id, *joblog.upstream_of(connection, [row.job_id]).get(row.job_id, ())}
+        self._context.run_some(
+            lambda job: job.id in wanted or (job.kind == VIEW and job.home == self._home), timeout
+        )
+
+    def _ask_for_all(self, row: Any, timeout: float | None) -> Any:
+        """Note that the next run computes all of it; what runs at the moment is waited for."""
+        for _ in range(_TRIES):
+            status = json.loads(row.status)
+            status["memory"] = {**status.get("memory", {}), FULL: True}
+            if self._make_stale(row, status=json.dumps(status)):
+                return row
+            self._run(row, timeout)
+            row = self._row()
+        raise UnavailableError(f"the view {self.name} is being refreshed all the time: try later")
+
     def _move_with_time(self, row: Any) -> None:
         """If a function of the moment says something else by now, all of it is stale."""
         said = json.loads(row.status).get("memory", {}).get("moment")
         moments = tuple(json.loads(row.spec)["consumer"].get("moment", ()))
-        runtime = self._context.runtime
-        if said and said != moment_text(moments, runtime.clock.now()):
-            with runtime.database.lock() as connection:
-                c = t.job.c
-                conditions = (c.node_id.is_(None), c.claim_to.is_(None), c.epoch == row.epoch)
-                joblog.write(connection, row.job_id, *conditions, watermark=None)
+        if said and said != moment_text(moments, self._context.runtime.clock.now()):
+            self._make_stale(row)
+
+    def _make_stale(self, row: Any, **values: Any) -> bool:
+        """Forget what it reflects, unless it is running."""
+        c = t.job.c
+        conditions = (c.node_id.is_(None), c.claim_to.is_(None), c.epoch == row.epoch)
+        with self._context.runtime.database.lock() as connection:
+            return joblog.write(connection, row.job_id, *conditions, watermark=None, **values)
 
     def _nothing_to_do(self, row: Any) -> Iteration | None:
         """A record without a run, if no source has changed since the watermark."""

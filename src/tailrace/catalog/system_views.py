@@ -1,0 +1,124 @@
+"""What people ask a lake about itself, as views in its database: the tables of version 5.
+
+They are read by `SELECT … FROM tailrace.jobs`, and by every other program that can read the
+catalog's database; so they are in the database, and not in a program.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+PREFIX = "tailrace_sys_"
+
+# By database: the error of a job's last try, which is in JSON, and the age of a moment in seconds.
+_ERROR = {
+    "sqlite": "json_extract(j.status, '$.error.message')",
+    "postgresql": "(j.status::json #>> '{error,message}')",
+}
+_AGE = {
+    "sqlite": "(julianday('now') - julianday(substr(s.snapshot_time, 1, 23))) * 86400.0",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM (now() - s.snapshot_time)) AS DOUBLE PRECISION)",
+}
+_JOBS = """
+SELECT j.job_id, j.tenant, j.home AS object, j.name, j.kind, j.state, j.watermark,
+       j.tries, {error} AS error, j.node_id AS running_on, j.created_at
+FROM tailrace_job j
+WHERE j.dropped_at IS NULL
+"""
+_ITERATIONS = """
+SELECT i.iteration_id, i.tenant, j.home AS object, j.name, i.strategy, i.from_snapshot,
+       i.to_snapshot, i.started_at, i.ended_at, i.seconds, i.rows_read, i.bytes_read,
+       i.rows_written, i.bytes_written, i.error
+FROM tailrace_iteration i
+JOIN tailrace_job j ON j.job_id = i.job_id
+"""
+# A file that came or went, or whose deletes changed, after the snapshot that a job reflects. The
+# rows are at most as many as changed: a file of deletes may hold older ones, too.
+_FRESHNESS = """
+WITH stale AS (
+    SELECT j.job_id, COALESCE(j.watermark, -1) AS watermark, s.table_id, t.last_change_snapshot
+    FROM tailrace_job j
+    JOIN tailrace_job_source s ON s.job_id = j.job_id
+    JOIN tailrace_table t ON t.table_id = s.table_id
+    WHERE j.dropped_at IS NULL AND t.last_change_snapshot > COALESCE(j.watermark, -1)
+), behind AS (
+    SELECT a.job_id, MIN(a.last_change_snapshot) AS since FROM stale a GROUP BY a.job_id
+), files AS (
+    SELECT a.job_id, SUM(f.record_count) AS count_rows,
+           MIN(CASE WHEN f.begin_snapshot > a.watermark THEN f.begin_snapshot
+                    ELSE f.end_snapshot END) AS since
+    FROM stale a JOIN ducklake_data_file f ON f.table_id = a.table_id
+    WHERE (f.begin_snapshot > a.watermark AND f.end_snapshot IS NULL)
+       OR (f.end_snapshot > a.watermark AND f.begin_snapshot <= a.watermark)
+    GROUP BY a.job_id
+), deletes AS (
+    SELECT a.job_id, SUM(d.delete_count) AS count_rows,
+           MIN(CASE WHEN d.begin_snapshot > a.watermark THEN d.begin_snapshot
+                    ELSE a.last_change_snapshot END) AS since
+    FROM stale a JOIN ducklake_delete_file d ON d.table_id = a.table_id
+    WHERE COALESCE(d.partial_max, d.begin_snapshot) > a.watermark AND d.end_snapshot IS NULL
+    GROUP BY a.job_id
+), lags AS (
+    SELECT b.job_id,
+           CASE WHEN COALESCE(f.since, b.since) <= COALESCE(d.since, b.since)
+                THEN COALESCE(f.since, b.since) ELSE COALESCE(d.since, b.since) END AS since,
+           CAST(COALESCE(f.count_rows, 0) + COALESCE(d.count_rows, 0) AS BIGINT) AS count_rows
+    FROM behind b
+    LEFT JOIN files f ON f.job_id = b.job_id
+    LEFT JOIN deletes d ON d.job_id = b.job_id
+), newest AS (
+    SELECT MAX(snapshot_id) AS snapshot_id FROM ducklake_snapshot
+)
+SELECT j.tenant, j.home AS object, j.name, j.kind, j.state,
+       CASE WHEN b.job_id IS NULL THEN n.snapshot_id ELSE j.watermark END AS watermark,
+       CASE WHEN b.job_id IS NULL THEN 0 ELSE n.snapshot_id - b.since + 1 END AS lag_snapshots,
+       COALESCE(b.count_rows, 0) AS lag_rows,
+       CASE WHEN b.job_id IS NULL THEN 0.0 ELSE {age} END AS lag_seconds
+FROM tailrace_job j
+CROSS JOIN newest n
+LEFT JOIN lags b ON b.job_id = j.job_id
+LEFT JOIN ducklake_snapshot s ON s.snapshot_id = b.since
+WHERE j.dropped_at IS NULL
+"""
+_SNAPSHOTS = """
+SELECT s.snapshot_id, s.snapshot_time, c.changes_made AS changes
+FROM ducklake_snapshot s
+JOIN ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id
+"""
+# Days that were added up, and the iterations of those that were not. Without UNION: DuckDB reads
+# the text of SQLite's views, and writes that with parentheses that SQLite does not take.
+_USAGE = """
+SELECT COALESCE(u.tenant, i.tenant) AS tenant, COALESCE(u.day, i.day) AS day,
+       CAST(SUM(COALESCE(u.iterations, 1)) AS BIGINT) AS iterations,
+       SUM(COALESCE(u.seconds, i.seconds)) AS seconds,
+       CAST(SUM(COALESCE(u.rows_read, i.rows_read)) AS BIGINT) AS rows_read,
+       CAST(SUM(COALESCE(u.bytes_read, i.bytes_read)) AS BIGINT) AS bytes_read,
+       CAST(SUM(COALESCE(u.rows_written, i.rows_written)) AS BIGINT) AS rows_written,
+       CAST(SUM(COALESCE(u.bytes_written, i.bytes_written)) AS BIGINT) AS bytes_written
+FROM (VALUES (1), (2)) AS part
+LEFT JOIN tailrace_usage u ON part.column1 = 1
+LEFT JOIN tailrace_iteration i ON part.column1 = 2
+WHERE u.tenant IS NOT NULL OR i.tenant IS NOT NULL
+GROUP BY COALESCE(u.tenant, i.tenant), COALESCE(u.day, i.day)
+"""
+VIEWS = {
+    "jobs": _JOBS,
+    "iterations": _ITERATIONS,
+    "freshness": _FRESHNESS,
+    "snapshots": _SNAPSHOTS,
+    "usage": _USAGE,
+}
+
+
+def create_all(connection: sa.Connection) -> None:
+    """Create the views."""
+    kind = connection.dialect.name
+    for name, query in VIEWS.items():
+        text = query.replace("{error}", _ERROR[kind]).replace("{age}", _AGE[kind])
+        connection.exec_driver_sql(f"CREATE VIEW {PREFIX}{name} AS {text}")
+
+
+def drop_all(connection: sa.Connection) -> None:
+    """Drop the views."""
+    for name in VIEWS:
+        connection.exec_driver_sql(f"DROP VIEW {PREFIX}{name}")

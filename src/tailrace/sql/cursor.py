@@ -1,0 +1,198 @@
+"""Reads one statement, token by token.
+
+It remembers which words were asked for in vain at the place where it stands: that is what an
+error there lists as valid. sqlglot has no statements of ours, and drops parts of some that it has;
+its tokens are all that is used here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tailrace.errors import InvalidError
+from tailrace.sql.fault import Span, fault, nearest
+from tailrace.sql.script import Statement
+from tailrace.store.schema import quoted_name
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_PAIRS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
+
+
+class Cursor:
+    """A place in a statement."""
+
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
+        self.text = statement.text
+        self._tokens = statement.tokens
+        self._place = 0
+        self._tried: dict[str, None] = {}
+
+    # --- look -------------------------------------------------------------------------------
+
+    @property
+    def at_end(self) -> bool:
+        return self._place >= len(self._tokens)
+
+    @property
+    def offset(self) -> int:
+        """Where the next token begins in the text; at the end, where the last one ends."""
+        if self.at_end:
+            return self._tokens[-1].end + 1
+        return self._tokens[self._place].start
+
+    @property
+    def last_end(self) -> int:
+        """Where the token before ends."""
+        return self._tokens[self._place - 1].end + 1
+
+    @property
+    def last_name(self) -> str:
+        """The text of the token before."""
+        return str(self._tokens[self._place - 1].text)
+
+    def word(self, ahead: int = 0) -> str:
+        """The next token, if it is a word, in capitals; else its text; empty at the end."""
+        place = self._place + ahead
+        if place >= len(self._tokens):
+            return ""
+        token = self._tokens[place]
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            return ""
+        return str(token.text).upper()
+
+    # --- read -------------------------------------------------------------------------------
+
+    def accept(self, *words: str) -> bool:
+        """Pass over these words, if they are all next."""
+        if all(self.word(n) == word for n, word in enumerate(words)):
+            self._move(len(words))
+            return True
+        self._tried[" ".join(words)] = None
+        return False
+
+    def expect(self, *words: str) -> None:
+        """Pass over these words; an error if they are not next."""
+        for word in words:
+            if not self.accept(word):
+                raise self.fail()
+
+    def one_of(self, words: Iterable[str]) -> str:
+        """Pass over one of these words, and say which."""
+        for word in words:
+            if self.accept(word):
+                return word
+        raise self.fail()
+
+    def name(self, what: str) -> str:
+        """A single name, quoted with backticks or not."""
+        token = self._name_token(what)
+        return str(token.text)
+
+    def object_name(self, what: str) -> str:
+        """A name with or without a schema, in the form in which a lake takes it."""
+        first = self._name_token(what)
+        parts = [str(first.text)]
+        while self.word() == ".":
+            self._move(1)
+            parts.append(str(self._name_token(what).text))
+        if len(parts) > 2:
+            span = Span(start=first.start, end=self._tokens[self._place - 1].end + 1)
+            raise fault(self.text, span, f"the name of {what} has at most two parts: schema.name")
+        return quoted_name(*(["main", *parts][-2:]))
+
+    def _name_token(self, what: str) -> Token:
+        if self.at_end:
+            raise self.fail(f"the name of {what} is missing")
+        token = self._tokens[self._place]
+        quoted = token.token_type == TokenType.IDENTIFIER
+        plain = token.token_type != TokenType.STRING and _WORD.fullmatch(token.text)
+        if not quoted and not plain:
+            hint = ""
+            if token.token_type == TokenType.STRING:
+                hint = "names are written without quotes, or with backticks: `name`"
+            raise self.fail(f"the name of {what} is expected", hint=hint)
+        self._move(1)
+        return token
+
+    def string(self, what: str) -> str:
+        """A text in quotes."""
+        if not self.at_end and self._tokens[self._place].token_type == TokenType.STRING:
+            token = self._tokens[self._place]
+            self._move(1)
+            return str(token.text)
+        raise self.fail(f"{what} is expected, as a text in quotes")
+
+    def integer(self, what: str) -> int:
+        """A whole number that is not negative."""
+        if not self.at_end and re.fullmatch(r"\d+", self._tokens[self._place].text):
+            token = self._tokens[self._place]
+            self._move(1)
+            return int(token.text)
+        raise self.fail(f"{what} is expected, as a whole number")
+
+    def upto(self, *stops: str) -> Span:
+        """The piece up to one of these words, a comma (if asked for) or the end, outside of ().
+
+        CASE … END counts as parentheses, since its WHEN and END are words like others.
+        """
+        start, depth = self.offset, 0
+        end = start
+        while not self.at_end:
+            token, word = self._tokens[self._place], self.word()
+            if depth == 0 and (word in stops or word == ")"):
+                break
+            depth += _PAIRS.get(token.token_type, 0)
+            depth += {"CASE": 1, "END": -1}.get(word, 0)
+            end = token.end + 1
+            self._move(1)
+        return Span(start=start, end=end)
+
+    def inside(self) -> Span:
+        """What is in the parentheses that are next; they are passed over."""
+        self.expect("(")
+        span = self.upto()
+        self.expect(")")
+        return span
+
+    def rest(self) -> Span:
+        """All that is left."""
+        start = self.offset
+        self._move(len(self._tokens) - self._place)
+        return Span(start=start, end=self.offset)
+
+    def cut(self, span: Span) -> str:
+        """The text of a piece."""
+        return self.text[span.start : span.end]
+
+    # --- refuse -----------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if not self.at_end:
+            self._tried["the end"] = None
+            raise self.fail()
+
+    def fail(self, message: str = "", *, hint: str = "") -> InvalidError:
+        """An error about what is next."""
+        if self.at_end:
+            span = Span(start=self.offset, end=self.offset)
+            text = message or "the statement ends too early"
+        else:
+            token = self._tokens[self._place]
+            span = Span(start=token.start, end=token.end + 1)
+            near = nearest(token.text, self._tried)
+            text = message or f"{self.cut(span)} is not expected here{near}"
+        return fault(self.text, span, text, valid=self._tried, hint=hint)
+
+    def refuse(self, span: Span, message: str, *, hint: str = "") -> InvalidError:
+        """An error about a piece that was read already."""
+        return fault(self.text, span, message, hint=hint)
+
+    def _move(self, count: int) -> None:
+        if count:
+            self._place += count
+            self._tried = {}

@@ -1,0 +1,145 @@
+"""Rows that a statement changes, through the store's own write path.
+
+A frame of edits has the places of rows that go (`_file` and `_pos`, NULL for rows that only
+come), a flag for whether a row comes, and the new row's columns. Few edits are applied in the
+process; many stay with Spark, on disk, so that both halves of them are the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import InvalidError
+from tailrace.sql.door import Door
+from tailrace.store import types
+from tailrace.store.keys import Places, collect_places
+from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_scan import to_df
+from tailrace.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+# What a statement's query calls the table that it changes, and whether an edit gives a new row.
+TARGET = f"{STORE_PREFIX}target"
+COMES = f"{STORE_PREFIX}comes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edited:
+    """How many rows went and came."""
+
+    removed: int
+    added: int
+
+
+def target(door: Door, txn: Transaction, name: str) -> DataFrame:
+    """The rows of a table in a transaction, with their places."""
+    return to_df(door.runtime, txn.scan(*split_name(name)), places=True)
+
+
+def apply(door: Door, txn: Transaction, name: str, edits: DataFrame) -> Edited:
+    """Take away the rows at the edits' places, and add the new ones."""
+    table = txn.info(name)
+    fitted = (
+        edits.select(FILE, POS, COMES, *(_fitted(edits, table, c.name) for c in table.columns))
+        if COMES in edits.columns
+        else edits.select(FILE, POS)
+    )
+    limit = door.runtime.settings.local_rows
+    with spark_faults():
+        few = fitted.limit(limit + 1).toArrow()
+    if few.num_rows <= limit:
+        return _apply_few(txn, name, few)
+    return _apply_many(txn, name, fitted)
+
+
+def _apply_few(txn: Transaction, name: str, edits: pa.Table) -> Edited:
+    gone = edits.filter(pc.is_valid(edits.column(FILE)))
+    places: Places = {}
+    for file in pc.unique(gone.column(FILE)).to_pylist():
+        own = gone.filter(pc.equal(gone.column(FILE), file))
+        positions = own.column(POS).combine_chunks()
+        if len(pc.unique(positions)) < len(positions):
+            raise _twice(name)
+        places[file] = positions.to_numpy()
+    txn.remove(name, places)
+    added = 0
+    if COMES in edits.column_names:
+        rows = edits.filter(edits.column(COMES)).drop_columns([FILE, POS, COMES])
+        added = rows.num_rows
+        if added:
+            txn.table(name).append(rows)
+    return Edited(removed=gone.num_rows, added=added)
+
+
+def _apply_many(txn: Transaction, name: str, edits: DataFrame) -> Edited:
+    from pyspark.sql import functions as F
+    from pyspark.storagelevel import StorageLevel
+
+    kept = edits.persist(StorageLevel.DISK_ONLY)
+    try:
+        gone = kept.where(F.col(FILE).isNotNull())
+        with spark_faults():
+            count = gone.count()
+        places = collect_places(gone, txn.scan(*split_name(name)).files)
+        if count != sum(len(positions) for positions in places.values()):
+            raise _twice(name)
+        txn.remove(name, places)
+        added = 0
+        if COMES in kept.columns:
+            rows = kept.where(F.col(COMES)).drop(FILE, POS, COMES)
+            with spark_faults():
+                added = rows.count()
+            txn.table(name).append(rows)
+        return Edited(removed=count, added=added)
+    finally:
+        kept.unpersist()
+
+
+def _twice(name: str) -> InvalidError:
+    return InvalidError(
+        f"{name}: several rows of the source match the same row, so that it is open which of them "
+        "counts: make the source unique by the columns that ON compares"
+    )
+
+
+def _fitted(edits: DataFrame, table: TableInfo, name: str) -> SparkColumn:
+    given = {f["name"]: f["type"] for f in edits.schema.jsonValue()["fields"]}
+    return fitted(name, given[name], table)
+
+
+def fitted(name: str, given: object, table: TableInfo) -> SparkColumn:
+    """A column as its table wants it: numbers become the column's kind, or an error.
+
+    A decimal is rounded, as SQL does. What would be lost otherwise is refused; and so is text
+    that would have to be read as something else, by the checks of the store.
+    """
+    from pyspark.sql import functions as F
+
+    kind = table.column(name).type
+    value = F.col(types.quote(name))
+    source = pa.null() if given == "void" else types.from_spark(given)
+    if source == kind or not (_is_number(kind) and _is_number(source)):
+        return value.alias(name)
+    made = value.try_cast(types.spark_type(kind))
+    lost = value.isNotNull() & made.isNull()
+    if pa.types.is_integer(kind):
+        lost = lost | (made != value)
+    said = F.concat(
+        F.lit(f"{table.full_name}.{name} is {types.spark_type(kind)}, which does not hold "),
+        value.cast("string"),
+    )
+    return F.when(lost, F.raise_error(said)).otherwise(made).alias(name)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )

@@ -1,0 +1,52 @@
+"""What is said of a wrong statement: where, what stands there, and what would be valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from tailrace.errors import InvalidError
+
+_MOST_MARKED = 60  # letters of a long fragment that are underlined
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A piece of a text: from one offset up to, and without, another."""
+
+    start: int
+    end: int
+
+
+def fault(
+    text: str, span: Span, message: str, *, valid: Iterable[str] = (), hint: str = ""
+) -> InvalidError:
+    """An error that shows the line, the column and the fragment.
+
+    The span may begin at the text's end, for what is missing there.
+    """
+    before = text[: span.start]
+    number = before.count("\n") + 1
+    column = span.start - (before.rfind("\n") + 1) + 1
+    line = (text.splitlines() or [""])[number - 1] if number <= len(text.splitlines()) else ""
+    length = min(max(1, span.end - span.start), max(1, len(line) - column + 1), _MOST_MARKED)
+    margin = f"{number} | "
+    shown = [
+        f"line {number}, column {column}: {message}",
+        f"  {margin}{line}",
+        f"  {' ' * (len(margin) - 2)}| {' ' * (column - 1)}{'^' * length}",
+    ]
+    options = list(dict.fromkeys(valid))
+    if options:
+        shown.append(f"valid here: {', '.join(options)}")
+    if hint:
+        shown.append(hint)
+    return InvalidError("\n".join(shown))
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, if something that is known looks like it."""
+    options = {one.casefold(): one for one in known}
+    found = get_close_matches(given.casefold(), options, n=1, cutoff=0.6)
+    return f"; did you mean {options[found[0]]}?" if found else ""

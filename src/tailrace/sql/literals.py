@@ -1,0 +1,71 @@
+"""Literals of SQL as Python's values, where that is beyond doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+
+class NotALiteralError(ValueError):
+    """It has to be computed."""
+
+
+def rows_of(tree: exp.Expr, args: Mapping[str, Any]) -> list[list[Any]]:
+    """The rows of a `VALUES (…), (…)` that has only literals."""
+    if not isinstance(tree, exp.Values):
+        raise NotALiteralError
+    return [
+        [value_of(one, args) for one in (row.expressions if isinstance(row, exp.Tuple) else [row])]
+        for row in tree.expressions
+    ]
+
+
+def value_of(tree: Any, args: Mapping[str, Any]) -> Any:
+    """The value of a literal, an array of them, a date or time, or a `:parameter`."""
+    match tree:
+        case exp.Null():
+            return None
+        case exp.Boolean():
+            return bool(tree.this)
+        case exp.Literal(is_string=True):
+            return str(tree.this)
+        case exp.Literal():
+            return _number(str(tree.this))
+        case exp.Neg():
+            value = value_of(tree.this, args)
+            if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+                return -value
+        case exp.Paren():
+            return value_of(tree.this, args)
+        case exp.Array():
+            return [value_of(item, args) for item in tree.expressions]
+        case exp.Placeholder() if tree.this in args:
+            return args[tree.this]
+        case exp.Cast() if isinstance(tree.this, exp.Literal) and tree.this.is_string:
+            return _moment(tree)
+    raise NotALiteralError
+
+
+def _number(text: str) -> Any:
+    if text.isdecimal():
+        return int(text)
+    # As in Spark: 1.5 is a decimal, 1e3 is a double.
+    return float(text) if "e" in text.lower() else Decimal(text)
+
+
+def _moment(tree: exp.Cast) -> Any:
+    """`DATE '…'` and `TIMESTAMP '…'`, which sqlglot reads as casts of a text."""
+    text = str(tree.this.this)
+    try:
+        if tree.to.this == exp.DataType.Type.DATE:
+            return date.fromisoformat(text)
+        if tree.to.this == exp.DataType.Type.TIMESTAMPTZ:
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except ValueError:
+        raise NotALiteralError from None
+    raise NotALiteralError

@@ -1,0 +1,314 @@
+"""A query as it was written, with the tables that it names in place of their names.
+
+Only names are replaced: all else reaches Spark letter by letter, so that a query means what Spark
+says it means. What the lake does not have is left to Spark if Spark has it (a temporary view).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token
+
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.sql import system
+from tailrace.sql.door import Door
+from tailrace.sql.fault import Span, nearest
+from tailrace.sql.script import tokens_of
+from tailrace.sql.shown import Shown
+from tailrace.store import types
+from tailrace.store.schema import fold, quoted_name
+from tailrace.store.spark_scan import local_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_WORDS_OF_A_VERSION = ("FOR", "VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "AS", "OF")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Edit:
+    """A piece of the query, and what stands in its place."""
+
+    span: Span
+    new: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Named:
+    """A table that a query names."""
+
+    tree: exp.Table
+    schema: str | None
+    name: str
+    span: Span  # of the name
+
+    @property
+    def full(self) -> str:
+        return quoted_name(self.schema or "main", self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where a table is named, for errors."""
+
+    sql: str
+    span: Span
+    shown: Shown
+
+    def fault(self, message: str, *, valid: Iterable[str] = (), hint: str = "") -> InvalidError:
+        return self.shown.fault(self.sql, self.span, message, valid=valid, hint=hint)
+
+
+def frame_of(
+    door: Door,
+    sql: str,
+    args: Mapping[str, Any] | None = None,
+    *,
+    given: Mapping[str, DataFrame] | None = None,
+    shown: Shown | None = None,
+) -> DataFrame:
+    """The DataFrame of a query. `given` are frames under names that go before the lake's.
+
+    `shown` is the text that errors show, if that is not the query's own.
+    """
+    shown = shown or Shown(text=sql, offset=0)
+    tree = parse(sql, shown)
+    frames_given = {fold(name): frame for name, frame in (given or {}).items()}
+    text, frames = _with_frames(door, sql, tree, frames_given, shown)
+    with shown.spark_faults():
+        return door.spark.sql(text, dict(args) if args else None, **frames)
+
+
+def parse(sql: str, shown: Shown) -> exp.Expr:
+    """The tree of a query, which is only looked at."""
+    try:
+        return sqlglot.parse_one(sql, dialect="spark")
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        raise _parse_fault(sql, shown, first) from error
+
+
+def _parse_fault(sql: str, shown: Shown, facts: Mapping[str, Any]) -> InvalidError:
+    fragment = str(facts.get("highlight") or "")
+    lines = sql.splitlines(keepends=True)
+    line = min(max(int(facts.get("line") or 1), 1), max(len(lines), 1))
+    # sqlglot counts to the last letter of what it does not understand.
+    start = sum(map(len, lines[: line - 1])) + int(facts.get("col") or 1) - max(len(fragment), 1)
+    span = Span(start=min(max(start, 0), len(sql)), end=start + len(fragment))
+    what = str(facts.get("description") or "")
+    if what.startswith("Expecting"):
+        message = f"{what[10:]} is expected before {fragment}"
+    elif not sql[span.end :].strip():
+        message = f"something is missing after {fragment}"
+    else:
+        message = f"{fragment} is not expected here"
+    return shown.fault(sql, span, message)
+
+
+# --- the tables of a query -----------------------------------------------------------------------
+
+
+def _named_tables(tree: exp.Expr) -> Iterator[_Named]:
+    for table in tree.find_all(exp.Table):
+        name = table.this
+        if not isinstance(name, exp.Identifier) or "start" not in name.meta:
+            continue  # a function
+        schema = table.args.get("db")
+        if schema is None and _is_local(table, fold(name.name)):
+            continue
+        first = schema if schema is not None else name
+        if table.args.get("catalog") is not None:
+            first = table.args["catalog"]
+        yield _Named(
+            tree=table,
+            schema=None if schema is None else schema.name,
+            name=name.name,
+            span=Span(start=first.meta["start"], end=name.meta["end"] + 1),
+        )
+
+
+def _is_local(table: exp.Table, name: str) -> bool:
+    """Whether a WITH around a table gives it its name."""
+    below: exp.Expr = table
+    above = table.parent
+    while above is not None:
+        found = above.args.get("with_") or above.args.get("with")
+        if isinstance(above, exp.With):
+            # Inside of a WITH, what was named before is known, and with RECURSIVE also itself.
+            for cte in above.expressions:
+                if cte is below and not above.args.get("recursive"):
+                    break
+                if fold(cte.alias) == name:
+                    return True
+        elif found is not None and found is not below and name in _given_names(found):
+            return True
+        below, above = above, above.parent
+    return False
+
+
+def _given_names(found: exp.With) -> set[str]:
+    return {fold(cte.alias) for cte in found.expressions}
+
+
+def _with_frames(
+    door: Door, sql: str, tree: exp.Expr, given: Mapping[str, DataFrame], shown: Shown
+) -> tuple[str, dict[str, DataFrame]]:
+    tokens = tokens_of(sql)
+    frames: dict[str, DataFrame] = {}
+    edits: list[_Edit] = []
+    seen: dict[tuple[str, str | None], str] = {}
+    plain: set[tuple[str, str]] = set()  # tables that columns may name with their schema
+    for named in _named_tables(tree):
+        place = next(n for n, t in enumerate(tokens) if t.end + 1 == named.span.end)
+        version, until = _version(tokens, place + 1)
+        key = (fold(named.full), version)
+        if key not in seen:
+            frame = _frame(
+                door, _Place(sql=sql, span=named.span, shown=shown), named, version, given
+            )
+            if frame is None:
+                continue
+            seen[key] = f"tailrace_{len(frames)}"
+            frames[seen[key]] = frame
+        edits.append(_Edit(span=Span(start=named.span.start, end=until), new=f"{{{seen[key]}}}"))
+        if not named.tree.alias:
+            after = _after_sample(tokens, place, until)
+            edits.append(
+                _Edit(span=Span(start=after, end=after), new=f" AS {types.quote(named.name)}")
+            )
+            plain.add((fold(named.schema or "main"), fold(named.name)))
+    edits += _without_schemas(tree, plain)
+    return (_edited(sql, edits) if frames else sql), frames
+
+
+def _without_schemas(tree: exp.Expr, plain: set[tuple[str, str]]) -> Iterator[_Edit]:
+    """`sales.orders.id` is `orders.id` once the table stands under its alias."""
+    for column in tree.find_all(exp.Column):
+        schema, table = column.args.get("db"), column.args.get("table")
+        if schema is None or table is None or "start" not in schema.meta:
+            continue
+        if (fold(schema.name), fold(table.name)) in plain:
+            span = Span(start=schema.meta["start"], end=table.meta["start"])
+            yield _Edit(span=span, new="")
+
+
+def _version(tokens: list[Token], place: int) -> tuple[str | None, int]:
+    """What follows a table's name to say when, and where that ends."""
+    until = tokens[place - 1].end + 1
+    words = []
+    while place < len(tokens) and tokens[place].text.upper() in _WORDS_OF_A_VERSION:
+        words.append(tokens[place].text.upper())
+        place += 1
+    if words[-2:] != ["AS", "OF"] or place >= len(tokens):
+        return None, until
+    return f"{words[-3]} {tokens[place].text}", tokens[place].end + 1
+
+
+def _after_sample(tokens: list[Token], place: int, until: int) -> int:
+    """An alias comes after a TABLESAMPLE (…)."""
+    rest = [token for token in tokens[place:] if token.start >= until]
+    if not rest or rest[0].text.upper() != "TABLESAMPLE":
+        return until
+    depth = 0
+    for token in rest[1:]:
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth == 0:
+            return token.end + 1
+    return until
+
+
+def _frame(
+    door: Door,
+    place: _Place,
+    named: _Named,
+    version: str | None,
+    given: Mapping[str, DataFrame],
+) -> DataFrame | None:
+    if named.schema is None and fold(named.name) in given:
+        return given[fold(named.name)]
+    if named.tree.args.get("catalog") is not None:
+        raise place.fault("a name has at most two parts: schema.name")
+    at = None if version is None else _snapshot(door, place, version)
+    if fold(named.schema or "") == system.SCHEMA:
+        return _system_frame(door, place, named)
+    if fold(named.full) in {fold(view) for view in _names(door.views())}:
+        return door.view(named.full).to_df(at)
+    try:
+        return door.table(named.full).to_df(at)
+    except InvalidError as error:
+        raise place.fault(str(error)) from error
+    except NotFoundError as error:
+        if at is not None and fold(named.full) in {fold(name) for name in _names(door.tables())}:
+            raise place.fault(str(error)) from error
+        if at is not None and fold(named.full) in {fold(n) for n in _names(door.tables(at))}:
+            raise place.fault(f"{named.full} has been dropped since") from error
+        session = door.runtime.spark.session
+        if named.schema is None and session is not None and _is_temporary(session, named.name):
+            return None
+        known = [*door.tables(), *door.views()]
+        shown = named.full if named.schema is not None else f"main.{named.name}"
+        near = nearest(shown, known) or nearest(named.name, [n.rpartition(".")[2] for n in known])
+        raise place.fault(
+            f"there is no table or view {shown}{near}",
+            hint="SHOW TABLES and SHOW VIEWS list what there is",
+        ) from error
+
+
+def _names(names: list[str]) -> list[str]:
+    return [quoted_name(*name.split(".", 1)) for name in names]
+
+
+def _is_temporary(session: Any, name: str) -> bool:
+    return bool(session.catalog.tableExists(types.quote(name)))
+
+
+def _system_frame(door: Door, place: _Place, named: _Named) -> DataFrame:
+    if fold(named.name) not in system.TABLES:
+        raise place.fault(
+            f"there is no table tailrace.{named.name}{nearest(named.name, system.TABLES)}",
+            valid=[f"tailrace.{name}" for name in system.TABLES],
+        )
+    return local_frame(door.runtime, system.rows(door.runtime, fold(named.name)))
+
+
+def _snapshot(door: Door, place: _Place, version: str) -> int:
+    """The snapshot that `VERSION AS OF …` or `TIMESTAMP AS OF …` means."""
+    kind, _, value = version.partition(" ")
+    if "VERSION" in kind:
+        if not value.isdecimal():
+            raise place.fault(f"VERSION AS OF takes a snapshot's number, not {value!r}")
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        hint = "write it like '2026-01-31 12:00:00', in UTC if it names no zone"
+        raise place.fault(f"{value!r} is no time", hint=hint) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    found = [one.id for one in door.snapshots() if one.time <= moment]
+    if not found:
+        raise place.fault(f"the lake has no snapshot as old as {value}")
+    return int(found[-1])
+
+
+# --- the text that Spark gets --------------------------------------------------------------------
+
+
+def _edited(source: str, edits: list[_Edit]) -> str:
+    """The query with pieces replaced. Braces of the user's own are doubled, as Spark wants it."""
+    pieces, place = [], 0
+    for edit in sorted(edits, key=lambda edit: (edit.span.start, edit.span.end)):
+        pieces += [_escaped(source[place : edit.span.start]), edit.new]
+        place = edit.span.end
+    pieces.append(_escaped(source[place:]))
+    return "".join(pieces)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,124 @@
+"""Tables and views with the facts that the catalog has of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.propagation.jobs import VIEW
+from tailrace.sql import system
+from tailrace.sql.door import Door
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import is_hidden
+
+_INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
+_TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}
+_VIEWS = {
+    "view": _TEXT, "state": _TEXT, "watermark": _INT, "lag_snapshots": _INT, "lag_rows": _INT,
+    "lag_seconds": _REAL, "strategy": _TEXT, "query": _TEXT,
+}  # fmt: skip
+
+
+def tables(door: Door) -> pa.Table:
+    """Tables with their sizes, and the snapshot that last changed their rows."""
+    runtime = door.runtime
+    with runtime.database.read_at_once() as connection:
+        newest = lookup.newest_snapshot(connection)
+        facts = _sizes(connection, newest)
+        rows = []
+        for schema, name in lookup.list_tables(connection, newest, runtime.tenant):
+            if not is_hidden(name):
+                rows.append({"table": f"{schema}.{name}", **facts.get((schema, name), {})})
+    rows.sort(key=lambda row: row["table"])
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(_TABLES.items())))
+
+
+def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str, Any]]:
+    """By schema and name; deleted rows are not counted."""
+    f, d = t.data_file.c, t.delete_file.c
+    gone = (
+        sa.select(d.table_id, sa.func.sum(d.delete_count).label("rows"))
+        .where(lookup.visible(t.delete_file, at))
+        .group_by(d.table_id)
+        .subquery()
+    )
+    here = (
+        sa.select(
+            f.table_id,
+            sa.func.sum(f.record_count).label("rows"),
+            sa.func.count().label("files"),
+            sa.func.sum(f.file_size_bytes).label("bytes"),
+        )
+        .where(lookup.visible(t.data_file, at))
+        .group_by(f.table_id)
+        .subquery()
+    )
+    none = sa.literal(0)
+    query = (
+        sa.select(
+            t.schema.c.schema_name,
+            t.table.c.table_name,
+            (sa.func.coalesce(here.c.rows, none) - sa.func.coalesce(gone.c.rows, none)).label(
+                "rows"
+            ),
+            sa.func.coalesce(here.c.files, none).label("files"),
+            sa.func.coalesce(here.c.bytes, none).label("bytes"),
+            t.own_table.c.last_change_snapshot.label("changed"),
+        )
+        .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
+        .join(t.own_table, t.own_table.c.table_id == t.table.c.table_id)
+        .outerjoin(here, here.c.table_id == t.table.c.table_id)
+        .outerjoin(gone, gone.c.table_id == t.table.c.table_id)
+        .where(lookup.visible(t.table, at), lookup.visible(t.schema, at))
+    )
+    return {
+        (row.schema_name, row.table_name): {
+            "rows": int(row.rows), "files": int(row.files), "bytes": int(row.bytes),
+            "changed": row.changed,
+        }
+        for row in connection.execute(query)
+    }  # fmt: skip
+
+
+def views(door: Door) -> pa.Table:
+    """Views, how fresh they are, and how they were last refreshed."""
+    runtime = door.runtime
+    fresh = {
+        row["object"]: row
+        for row in system.rows(runtime, "freshness").to_pylist()
+        if row["kind"] == VIEW and row["name"] == VIEW
+    }
+    rows = []
+    for home, name, query, strategy in _views(runtime):
+        facts = fresh.get(home, {})
+        shown = {column: facts.get(column) for column in _VIEWS if column in facts}
+        rows.append({**shown, "view": name, "query": query, "strategy": strategy})
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(_VIEWS.items())))
+
+
+def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
+    c, i = t.job.c, t.iteration.c
+    last = (
+        sa.select(i.job_id, sa.func.max(i.iteration_id).label("iteration_id"))
+        .where(i.error.is_(None))
+        .group_by(i.job_id)
+        .subquery()
+    )
+    query = (
+        sa.select(c.home, c.spec, i.strategy)
+        .outerjoin(last, last.c.job_id == c.job_id)
+        .outerjoin(t.iteration, i.iteration_id == last.c.iteration_id)
+        .where(c.tenant == runtime.tenant, c.kind == VIEW, c.name == VIEW, c.dropped_at.is_(None))
+        .order_by(c.home)
+    )
+    found = []
+    with runtime.database.read() as connection:
+        for row in connection.execute(query):
+            options = json.loads(row.spec)["consumer"]
+            found.append((row.home, options["view"], options["query"], row.strategy))
+    return found

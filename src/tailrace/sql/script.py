@@ -1,0 +1,98 @@
+"""A text, cut into statements at the semicolons between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tailrace.sql.fault import Span, fault
+
+
+class _Tokenizer(Spark.Tokenizer):
+    """Spark's tokens, one for each word: sqlglot takes the rest of a command as one text."""
+
+    COMMANDS = set()  # noqa: RUF012  (sqlglot's own way)
+    KEYWORDS = {  # noqa: RUF012
+        word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if " " not in word
+    }
+
+
+# What opens a string or a name, and how a message calls it.
+_QUOTES = {"'": "this text has no end", '"': "this text has no end", "`": "this name has no end"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """The tokens of one statement, in the text that it is part of."""
+
+    text: str  # the whole script: what errors show a line of
+    tokens: tuple[Token, ...]
+
+    @property
+    def sql(self) -> str:
+        """Its own text, without the semicolon."""
+        return self.text[self.tokens[0].start : self.tokens[-1].end + 1]
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """The statements of a script. Empty ones, and such as are only a comment, are left out."""
+    found: list[Token] = []
+    for token in tokens_of(text):
+        if token.token_type != TokenType.SEMICOLON:
+            found.append(token)
+        elif found:
+            yield Statement(text=text, tokens=tuple(found))
+            found = []
+    if found:
+        yield Statement(text=text, tokens=tuple(found))
+
+
+def is_complete(text: str) -> bool:
+    """Whether a text ends with a semicolon, for a shell that asks for more lines until then."""
+    try:
+        tokens = list(_Tokenizer(dialect="spark").tokenize(text))
+    except TokenError:
+        return False
+    return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
+
+
+def tokens_of(text: str) -> list[Token]:
+    """All tokens; a string or comment that never ends is an InvalidError."""
+    try:
+        return list(_Tokenizer(dialect="spark").tokenize(text))
+    except TokenError as error:
+        span, message = _unended(text)
+        raise fault(text, span, message, hint="close it with the same mark") from error
+
+
+def _unended(text: str) -> tuple[Span, str]:
+    """Where what has no end begins."""
+    place, opened = 0, ""
+    start = 0
+    while place < len(text):
+        here = text[place]
+        if opened == "/*":
+            if text.startswith("*/", place):
+                opened, place = "", place + 1
+        elif opened:
+            if here == "\\" and opened != "`":
+                place += 1
+            elif here == opened:
+                opened = ""
+        elif here in _QUOTES:
+            opened, start = here, place
+        elif text.startswith("--", place):
+            place = text.find("\n", place)
+            if place < 0:
+                break
+        elif text.startswith("/*", place):
+            opened, start = "/*", place
+        place += 1
+    if not opened:
+        return Span(start=0, end=1), "this cannot be read as SQL"
+    message = "this comment has no end" if opened == "/*" else _QUOTES[opened]
+    return Span(start=start, end=start + len(opened)), message

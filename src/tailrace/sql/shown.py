@@ -1,0 +1,69 @@
+"""The text that errors show, which need not be the one that is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.errors import InvalidError
+from tailrace.sql.fault import Span, fault
+from tailrace.store import spark_faults as store_faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What a user wrote: a script, of which a query is a part, or pieces of which make one up."""
+
+    text: str
+    offset: int | None = None  # where the query begins in it; None if it was made of pieces
+
+    def fault(
+        self, sql: str, span: Span, message: str, *, valid: Iterable[str] = (), hint: str = ""
+    ) -> InvalidError:
+        """An error about a piece of the query, at its place in the text."""
+        if self.offset is not None:
+            place = Span(start=span.start + self.offset, end=span.end + self.offset)
+            return fault(self.text, place, message, valid=valid, hint=hint)
+        return self.at(sql[span.start : span.end], message, valid=valid, hint=hint)
+
+    def at(
+        self, fragment: str, message: str, *, valid: Iterable[str] = (), hint: str = ""
+    ) -> InvalidError:
+        """An error at the place of a fragment, if that is there once."""
+        if not fragment or self.text.count(fragment) != 1:
+            options = f" (valid: {', '.join(valid)})" if valid else ""
+            return InvalidError("\n".join(filter(None, [f"{message}{options}", hint])))
+        start = self.text.index(fragment)
+        return fault(
+            self.text, Span(start=start, end=start + len(fragment)), message, valid=valid, hint=hint
+        )
+
+    @contextmanager
+    def spark_faults(self) -> Iterator[None]:
+        """What Spark says of a query, when it reads or computes it, becomes an InvalidError."""
+        from pyspark.errors import PySparkException
+
+        try:
+            with store_faults.spark_faults():
+                yield
+        except PySparkException as error:
+            raise self.at(_fragment(error), _reason(error)) from error
+
+
+def _fragment(error: Any) -> str:
+    """The piece of a query that Spark complains of; empty if it does not say."""
+    try:
+        contexts = error.getQueryContext()
+        return str(contexts[0].fragment()) if contexts else ""
+    except Exception:  # noqa: BLE001  (not all of Spark's errors know their place)
+        return ""
+
+
+def _reason(error: Any) -> str:
+    """Spark's own words, without its codes and its plan."""
+    first = str(error).strip().split("SQLSTATE")[0].split("\n")[0].strip()
+    if first.startswith("["):
+        first = first.partition("]")[2].strip() or first
+    return first.rstrip(" ;")

@@ -1,0 +1,124 @@
+"""The statements, by the words that they begin with.
+
+Each module gives a function that reads a statement from a cursor, and the value that it makes of
+it, which has a `run(door)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.result import Result
+from tailrace.sql.statements import (
+    alter,
+    delete,
+    explain,
+    indexes,
+    insert,
+    jobs,
+    merge,
+    query,
+    schemas,
+    show,
+    tables,
+    update,
+    views,
+)
+
+
+class Runnable(Protocol):
+    """A statement that was read and may be run."""
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result: ...
+
+
+Reader = Callable[[Cursor], Runnable]
+
+STATEMENTS: Mapping[str, Reader] = {
+    "SELECT": query.read,
+    "WITH": query.read,
+    "VALUES": query.read,
+    "FROM": query.read,
+    "TABLE": query.read,
+    "(": query.read,
+    "CREATE SCHEMA": schemas.read_create,
+    "CREATE TABLE": tables.read_create,
+    "CREATE MATERIALIZED VIEW": views.read_create,
+    "CREATE OR REPLACE MATERIALIZED VIEW": views.read_replace,
+    "CREATE INDEX": indexes.read_create,
+    "DROP SCHEMA": schemas.read_drop,
+    "DROP TABLE": tables.read_drop,
+    "DROP MATERIALIZED VIEW": views.read_drop,
+    "DROP INDEX": indexes.read_drop,
+    "ALTER TABLE": alter.read,
+    "INSERT INTO": insert.read,
+    "UPDATE": update.read,
+    "DELETE FROM": delete.read,
+    "MERGE INTO": merge.read,
+    "REFRESH MATERIALIZED VIEW": views.read_refresh,
+    "VERIFY MATERIALIZED VIEW": views.read_verify,
+    "EXPLAIN": explain.read,
+    "DESCRIBE": tables.read_describe,
+    "SHOW": show.read,
+    "PAUSE JOB": jobs.read_pause,
+    "RESUME JOB": jobs.read_resume,
+    "CANCEL JOB": jobs.read_cancel,
+}
+# What people try who come from elsewhere, and what there is instead.
+ELSEWHERE: Mapping[str, str] = {
+    "CREATE VIEW": "write CREATE MATERIALIZED VIEW name AS SELECT …: every view here is stored",
+    "CREATE OR REPLACE VIEW": "write CREATE OR REPLACE MATERIALIZED VIEW name AS SELECT …",
+    "CREATE OR REPLACE TABLE": "DROP TABLE and CREATE TABLE: a lake never replaces a table",
+    "CREATE DATABASE": "write CREATE SCHEMA name",
+    "DROP DATABASE": "write DROP SCHEMA name",
+    "DROP VIEW": "write DROP MATERIALIZED VIEW name",
+    "INSERT OVERWRITE": "write INSERT INTO, after DELETE FROM if the old rows are to go",
+    "INSERT": "write INSERT INTO table …",
+    "DELETE": "write DELETE FROM table WHERE …",
+    "MERGE": "write MERGE INTO table USING …",
+    "TRUNCATE": "write DELETE FROM table WHERE true",
+    "REPLACE": "use MERGE INTO, or upsert() in Python",
+    "BEGIN": "a statement is a transaction; for several: with lake.transaction() as txn, in Python",
+    "START": "a statement is a transaction; for several: with lake.transaction() as txn, in Python",
+    "COMMIT": "every statement commits by itself; for several: lake.transaction(), in Python",
+    "ROLLBACK": "every statement commits by itself; for several: lake.transaction(), in Python",
+    "USE": "name the schema: SELECT … FROM schema.table",
+    "SET": "settings are given to tailrace.connect(…, settings=…), and Spark's to its session",
+    "REFRESH TABLE": "tables are always fresh; for a view: REFRESH MATERIALIZED VIEW name",
+    "REFRESH": "write REFRESH MATERIALIZED VIEW name [FULL]",
+    "OPTIMIZE": "there is no such statement: nothing has to be called to keep a lake quick",
+    "VACUUM": "call lake.purge() in Python",
+    "GRANT": "a lake has tenants instead: tailrace.connect(…, tenant=…)",
+    "PAUSE": "write PAUSE JOB view, or PAUSE JOB name ON table",
+    "RESUME": "write RESUME JOB view, or RESUME JOB name ON table",
+    "CANCEL": "write CANCEL JOB view, or CANCEL JOB name ON table",
+}
+
+
+def read(cursor: Cursor) -> Runnable:
+    """The statement that a cursor stands before."""
+    for words in sorted(STATEMENTS, key=len, reverse=True):
+        if _begins(cursor, words):
+            if words not in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "("):
+                cursor.accept(*words.split(" "))
+            return STATEMENTS[words](cursor)
+    for words in sorted(ELSEWHERE, key=len, reverse=True):
+        if _begins(cursor, words):
+            raise cursor.fail(f"{words} is not a statement of a lake", hint=ELSEWHERE[words])
+    first = cursor.word()
+    nexts = [words.split(" ", 1)[1] for words in STATEMENTS if words.startswith(f"{first} ")]
+    if nexts:
+        cursor.accept(first)
+        for words in nexts:
+            cursor.accept(*words.split(" "))
+        raise cursor.fail()
+    for word in dict.fromkeys(words.split(" ")[0] for words in STATEMENTS):
+        cursor.accept(word)
+    raise cursor.fail()
+
+
+def _begins(cursor: Cursor, words: str) -> bool:
+    return all(cursor.word(n) == word for n, word in enumerate(words.split(" ")))

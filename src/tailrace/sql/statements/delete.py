@@ -1,0 +1,58 @@
+"""`DELETE FROM.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.sql import edits, names
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.fault import Span
+from tailrace.sql.result import Result, done
+from tailrace.sql.shown import Shown
+from tailrace.store.schema import FILE, POS, split_name
+from tailrace.store.types import quote
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete:
+    """`DELETE FROM table [AS alias] [WHERE condition]`."""
+
+    cursor: Cursor
+    name: str
+    alias: str
+    where: Span | None
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+        where = "true" if self.where is None else self.cursor.cut(self.where)
+        shown = Shown(text=self.cursor.text)
+        with door.transaction() as txn:
+            frame = names.frame_of(
+                door,
+                f"SELECT {FILE}, {POS} FROM {edits.TARGET} AS {quote(self.alias)} WHERE {where}",
+                args,
+                given={edits.TARGET: edits.target(door, txn, self.name)},
+                shown=shown,
+            )
+            with shown.spark_faults():
+                found = edits.apply(door, txn, self.name, frame)
+        count = found.removed
+        message = f"{count:,} {'row' if count == 1 else 'rows'} deleted from {self.name}"
+        return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)
+
+
+def read(cursor: Cursor) -> Delete:
+    """After DELETE FROM."""
+    name = cursor.object_name("the table")
+    alias = split_name(name)[1]
+    if cursor.accept("AS") or cursor.word() not in ("WHERE", ""):
+        alias = cursor.name("the alias")
+    where = None
+    if cursor.accept("WHERE"):
+        where = cursor.rest()
+        if where.start == where.end:
+            raise cursor.fail("the condition is missing")
+    cursor.end()
+    return Delete(cursor=cursor, name=name, alias=alias, where=where)

@@ -1,0 +1,82 @@
+"""EXPLAIN: how a view is kept fresh, or what Spark makes of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.sql import names
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.result import Result, listed
+from tailrace.sql.statements import query
+from tailrace.sql.statements.query import Query
+from tailrace.sql.statements.views import CreateView, read_create
+from tailrace.views.explain import Explanation
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainView:
+    """`EXPLAIN MATERIALIZED VIEW name`."""
+
+    name: str
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        return _explained(door, door.view(self.name).explain())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainCreate:
+    """`EXPLAIN CREATE MATERIALIZED VIEW …`."""
+
+    create: CreateView
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        return _explained(door, self.create.explain(door))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainQuery:
+    """`EXPLAIN SELECT …`."""
+
+    query: Query
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+        frame = names.frame_of(door, self.query.sql, args, shown=self.query.shown)
+        text = _plan(frame)
+        return listed(lambda: door.spark, [{"plan": text}], {"plan": pa.string()}, text=text)
+
+
+def _plan(frame: Any) -> str:
+    """What `DataFrame.explain` prints, as a text, on every kind of session."""
+    import contextlib
+    import io
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        frame.explain("formatted")
+    return said.getvalue().strip()
+
+
+def _explained(door: Door, made: Explanation) -> Result:
+    text = str(made)
+    return listed(
+        lambda: door.spark, [{"explanation": text}], {"explanation": pa.string()}, text=text
+    )
+
+
+def read(cursor: Cursor) -> ExplainView | ExplainCreate | ExplainQuery:
+    """After EXPLAIN."""
+    if cursor.accept("MATERIALIZED", "VIEW"):
+        made = ExplainView(name=cursor.object_name("the view"))
+        cursor.end()
+        return made
+    if cursor.accept("CREATE", "MATERIALIZED", "VIEW"):
+        return ExplainCreate(create=read_create(cursor))
+    if cursor.word() in ("SELECT", "WITH", "FROM", "VALUES", "("):
+        return ExplainQuery(query=query.read(cursor))
+    cursor.accept("SELECT")
+    raise cursor.fail()

@@ -1,0 +1,138 @@
+"""`INSERT INTO. Literals are written without Spark; the rows of a query never leave it.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.sql import names
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.edits import fitted
+from tailrace.sql.fault import Span, nearest
+from tailrace.sql.literals import NotALiteralError, rows_of
+from tailrace.sql.result import Result, done
+from tailrace.sql.shown import Shown
+from tailrace.store.schema import Column, TableInfo, fold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Insert:
+    """`INSERT INTO table [(column, …)] VALUES … | SELECT …`."""
+
+    cursor: Cursor  # for errors that show a place
+    name: str
+    columns: tuple[tuple[str, Span], ...]  # empty: all, in their order
+    query: Span
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+        sql = self.cursor.cut(self.query)
+        shown = Shown(text=self.cursor.text, offset=self.query.start)
+        with door.transaction() as txn:
+            table = txn.info(self.name)
+            into = self._targets(table)
+            try:
+                given = rows_of(names.parse(sql, shown), args)
+            except NotALiteralError:
+                frame = names.frame_of(door, sql, args, shown=shown)
+                with shown.spark_faults():
+                    txn.table(self.name).append(self._fitted(table, into, frame))
+            else:
+                txn.table(self.name).append(self._rows(table, into, given))
+            count = sum(rows for _, rows, _ in txn.written())
+        message = f"{count:,} {'row' if count == 1 else 'rows'} inserted into {self.name}"
+        return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)
+
+    def _targets(self, table: TableInfo) -> list[Column]:
+        if not self.columns:
+            return list(table.columns)
+        known = {fold(column.name): column for column in table.columns}
+        found = []
+        for name, span in self.columns:
+            if fold(name) not in known:
+                near = nearest(name, [column.name for column in table.columns])
+                raise self.cursor.refuse(
+                    span,
+                    f"{table.full_name} has no column {name}{near}",
+                    hint=f"its columns: {', '.join(column.name for column in table.columns)}",
+                )
+            if known[fold(name)] in found:
+                raise self.cursor.refuse(span, f"the column {name} is there twice")
+            found.append(known[fold(name)])
+        return found
+
+    def _check_count(self, table: TableInfo, into: Sequence[Column], count: int) -> None:
+        if count != len(into):
+            raise self.cursor.refuse(
+                self.query,
+                f"{count} values are given for {len(into)} columns of {table.full_name}",
+                hint=f"the columns: {', '.join(column.name for column in into)}",
+            )
+
+    def _rows(
+        self, table: TableInfo, into: Sequence[Column], given: Sequence[Sequence[Any]]
+    ) -> list[dict[str, Any]]:
+        for row in given:
+            self._check_count(table, into, len(row))
+        empty = dict.fromkeys(column.name for column in table.columns)
+        return [
+            {**empty, **{c.name: _of_kind(v, c.type) for c, v in zip(into, row, strict=True)}}
+            for row in given
+        ]
+
+    def _fitted(self, table: TableInfo, into: Sequence[Column], frame: Any) -> Any:
+        from pyspark.sql import functions as F
+
+        self._check_count(table, into, len(frame.columns))
+        named = frame.toDF(*(column.name for column in into))
+        kinds = {f["name"]: f["type"] for f in named.schema.jsonValue()["fields"]}
+        given = {column.name for column in into}
+        return named.select(
+            *(
+                fitted(c.name, kinds[c.name], table)
+                if c.name in given
+                else F.lit(None).alias(c.name)
+                for c in table.columns
+            )
+        )
+
+
+def _of_kind(value: Any, kind: pa.DataType) -> Any:
+    """A number as Python has it for a column: 1 is a decimal, and 1.5 is a double, if need be."""
+    if isinstance(value, list) and pa.types.is_list(kind):
+        return [_of_kind(one, kind.value_type) for one in value]
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return value
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_decimal(kind):
+        number = Decimal(str(value))
+        return number.quantize(Decimal(1).scaleb(-kind.scale))
+    if pa.types.is_integer(kind) and isinstance(value, Decimal) and value == int(value):
+        return int(value)
+    return value
+
+
+def read(cursor: Cursor) -> Insert:
+    """After INSERT INTO."""
+    cursor.accept("TABLE")
+    name = cursor.object_name("the table")
+    columns: list[tuple[str, Span]] = []
+    if cursor.word() == "(" and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "("):
+        cursor.expect("(")
+        while True:
+            start = cursor.offset
+            column = cursor.name("a column")
+            columns.append((column, Span(start=start, end=start + len(column))))
+            if not cursor.accept(","):
+                break
+        cursor.expect(")")
+    if cursor.word() not in ("VALUES", "SELECT", "WITH", "FROM", "TABLE", "("):
+        for word in ("VALUES", "SELECT", "WITH"):
+            cursor.accept(word)
+        raise cursor.fail()
+    return Insert(cursor=cursor, name=name, columns=tuple(columns), query=cursor.rest())

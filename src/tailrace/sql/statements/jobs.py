@@ -1,0 +1,56 @@
+"""PAUSE, RESUME and CANCEL JOB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.propagation.jobs import VIEW
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.result import Result, done
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeJob:
+    """`PAUSE | RESUME | CANCEL JOB view`, or `… JOB name ON table`."""
+
+    verb: str
+    table: str
+    name: str
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        change = getattr(door.jobs, self.verb)
+        if self.name == VIEW:
+            door.view(self.table)  # says better what there is not
+        change(self.table, self.name)
+        state = door.jobs.status(self.table, self.name).state
+        shown = self.table if self.name == VIEW else f"{self.name} on {self.table}"
+        return done(lambda: door.spark, f"the job of {shown} is {state}")
+
+
+def _read(cursor: Cursor, verb: str) -> ChangeJob:
+    first = cursor.object_name("the view, or of the job")
+    name = cursor.last_name
+    if cursor.accept("ON"):
+        made = ChangeJob(verb=verb, table=cursor.object_name("the table"), name=name)
+    else:
+        made = ChangeJob(verb=verb, table=first, name=VIEW)
+    cursor.end()
+    return made
+
+
+def read_pause(cursor: Cursor) -> ChangeJob:
+    """After PAUSE JOB."""
+    return _read(cursor, "pause")
+
+
+def read_resume(cursor: Cursor) -> ChangeJob:
+    """After RESUME JOB."""
+    return _read(cursor, "resume")
+
+
+def read_cancel(cursor: Cursor) -> ChangeJob:
+    """After CANCEL JOB."""
+    return _read(cursor, "cancel")

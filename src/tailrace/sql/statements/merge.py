@@ -1,0 +1,225 @@
+"""`MERGE INTO: one join decides what becomes of each row of both sides.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.sql import edits, names
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.fault import Span
+from tailrace.sql.result import Result, done
+from tailrace.sql.shown import Shown
+from tailrace.sql.statements.update import Assignment, new_values, read_sets
+from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
+from tailrace.store.types import quote
+
+# Marks the rows of the source, among those of the join.
+_FROM_SOURCE = f"{STORE_PREFIX}source"
+_MATCHED, _BY_TARGET, _BY_SOURCE = "matched", "not matched", "not matched by source"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """`WHEN … THEN …`."""
+
+    when: str  # which rows: see above
+    condition: Span | None
+    action: str  # UPDATE, DELETE or INSERT
+    sets: tuple[Assignment, ...] = ()  # none: every column, from the source's of the same name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """`MERGE INTO table [AS t] USING source [AS s] ON condition WHEN … THEN … …`."""
+
+    cursor: Cursor
+    name: str
+    alias: str
+    source: str  # what follows USING, without its alias
+    source_alias: str
+    on: Span
+    clauses: tuple[Clause, ...]
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+        shown = Shown(text=self.cursor.text)
+        with door.transaction() as txn:
+            table = txn.info(self.name)
+            frame = names.frame_of(
+                door,
+                self._sql(table),
+                args,
+                given={edits.TARGET: edits.target(door, txn, self.name)},
+                shown=shown,
+            )
+            with shown.spark_faults():
+                found = edits.apply(door, txn, self.name, frame)
+        message = f"{self.name}: {found.removed:,} rows went, {found.added:,} rows came"
+        facts = {"removed": found.removed, "added": found.added}
+        return done(lambda: door.spark, message, facts, snapshot=txn.snapshot)
+
+    def _sql(self, table: TableInfo) -> str:
+        target, source = quote(self.alias), quote(self.source_alias)
+        conditions = [self._condition(clause) for clause in self.clauses]
+        comes = [
+            c for c, one in zip(conditions, self.clauses, strict=True) if one.action != "DELETE"
+        ]
+        items = [
+            f"{target}.{FILE}",
+            f"{target}.{POS}",
+            f"COALESCE({' OR '.join(f'({c})' for c in comes) or 'false'}, false) AS {edits.COMES}",
+        ]
+        values = [self._values(table, clause) for clause in self.clauses]
+        for column in table.columns:
+            cases = " ".join(
+                f"WHEN {condition} THEN {found[column.name]}"
+                for condition, found in zip(conditions, values, strict=True)
+            )
+            items.append(f"CASE {cases} END AS {quote(column.name)}")
+        join = {
+            (False, False): "INNER", (True, False): "RIGHT", (False, True): "LEFT",
+            (True, True): "FULL",
+        }[self._has(_BY_TARGET), self._has(_BY_SOURCE)]  # fmt: skip
+        any_of = " OR ".join(f"({condition})" for condition in conditions)
+        return (
+            f"SELECT {', '.join(items)} FROM {edits.TARGET} AS {target} {join} JOIN "
+            f"(SELECT *, true AS {_FROM_SOURCE} FROM {self.source}) AS {source} "
+            f"ON {self.cursor.cut(self.on)} WHERE {any_of}"
+        )
+
+    def _has(self, when: str) -> bool:
+        return any(clause.when == when for clause in self.clauses)
+
+    def _condition(self, clause: Clause) -> str:
+        """Whether a clause is the one for a row: the first of its kind whose condition holds."""
+        target, source = quote(self.alias), quote(self.source_alias)
+        there = f"{target}.{FILE} IS NOT NULL"
+        given = f"COALESCE({source}.{_FROM_SOURCE}, false)"
+        parts = {
+            _MATCHED: [there, given],
+            _BY_TARGET: [f"NOT ({there})", given],
+            _BY_SOURCE: [there, f"NOT {given}"],
+        }[clause.when]
+        for other in self.clauses:
+            if other is clause:
+                break
+            if other.when == clause.when:
+                parts.append(f"NOT COALESCE(({self._own(other)}), false)")
+        return " AND ".join([*parts, f"COALESCE(({self._own(clause)}), false)"])
+
+    def _own(self, clause: Clause) -> str:
+        return "true" if clause.condition is None else self.cursor.cut(clause.condition)
+
+    def _values(self, table: TableInfo, clause: Clause) -> dict[str, str]:
+        """What each column becomes."""
+        target, source = quote(self.alias), quote(self.source_alias)
+        columns = [column.name for column in table.columns]
+        if clause.action == "DELETE":
+            return dict.fromkeys(columns, "NULL")
+        if not clause.sets:
+            return {name: f"{source}.{quote(name)}" for name in columns}
+        given = new_values(self.cursor, table, clause.sets)
+        kept = "NULL" if clause.action == "INSERT" else None
+        return {
+            name: f"({self.cursor.cut(given[name])})"
+            if name in given
+            else kept or f"{target}.{quote(name)}"
+            for name in columns
+        }
+
+
+def read(cursor: Cursor) -> Merge:
+    """After MERGE INTO."""
+    name = cursor.object_name("the table")
+    alias = _alias(cursor, "USING") or split_name(name)[1]
+    cursor.expect("USING")
+    source, source_alias = _source(cursor)
+    cursor.expect("ON")
+    on = cursor.upto("WHEN")
+    if on.start == on.end:
+        raise cursor.fail("the condition is missing")
+    clauses = []
+    while not cursor.at_end:
+        clauses.append(_clause(cursor))
+    if not clauses:
+        cursor.expect("WHEN")
+    return Merge(
+        cursor=cursor, name=name, alias=alias, source=source, source_alias=source_alias, on=on,
+        clauses=tuple(clauses),
+    )  # fmt: skip
+
+
+def _alias(cursor: Cursor, stop: str) -> str | None:
+    if cursor.accept("AS") or cursor.word() not in (stop, ""):
+        return cursor.name("the alias")
+    return None
+
+
+def _source(cursor: Cursor) -> tuple[str, str]:
+    start = cursor.offset
+    if cursor.word() == "(":
+        cursor.inside()
+        own = None
+        text = cursor.cut(Span(start=start, end=cursor.last_end))
+        text = f"{text} AS {quote('q')}"
+    else:
+        own = split_name(cursor.object_name("the source"))[1]
+        text = cursor.cut(Span(start=start, end=cursor.last_end))
+    alias = _alias(cursor, "ON") or own
+    if alias is None:
+        raise cursor.fail("the source needs a name", hint="write USING (SELECT …) AS source ON …")
+    return text, alias
+
+
+def _clause(cursor: Cursor) -> Clause:
+    cursor.expect("WHEN")
+    if cursor.accept("MATCHED"):
+        when = _MATCHED
+    else:
+        cursor.expect("NOT", "MATCHED")
+        when = _BY_TARGET
+        if cursor.accept("BY", "SOURCE"):
+            when = _BY_SOURCE
+        else:
+            cursor.accept("BY", "TARGET")
+    condition = cursor.upto("THEN") if cursor.accept("AND") else None
+    cursor.expect("THEN")
+    if when == _BY_TARGET:
+        cursor.expect("INSERT")
+        return Clause(when=when, condition=condition, action="INSERT", sets=_inserted(cursor))
+    if cursor.one_of(("UPDATE", "DELETE")) == "DELETE":
+        return Clause(when=when, condition=condition, action="DELETE")
+    cursor.expect("SET")
+    sets: tuple[Assignment, ...] = ()
+    if when == _BY_SOURCE or not cursor.accept("*"):
+        sets = tuple(read_sets(cursor, "WHEN"))
+    return Clause(when=when, condition=condition, action="UPDATE", sets=sets)
+
+
+def _inserted(cursor: Cursor) -> tuple[Assignment, ...]:
+    if cursor.accept("*"):
+        return ()
+    cursor.expect("(")
+    columns: list[tuple[str, Span]] = []
+    while True:
+        start = cursor.offset
+        name = cursor.name("a column")
+        columns.append((name, Span(start=start, end=start + len(name))))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    cursor.expect("VALUES", "(")
+    values = []
+    while True:
+        values.append(cursor.upto(","))
+        if not cursor.accept(","):
+            break
+    if len(values) != len(columns):
+        raise cursor.fail(f"{len(values)} values are given for {len(columns)} columns")
+    cursor.expect(")")
+    return tuple(
+        Assignment(column=name, place=place, value=value)
+        for (name, place), value in zip(columns, values, strict=True)
+    )

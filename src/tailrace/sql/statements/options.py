@@ -1,0 +1,66 @@
+"""`WITH (name = value, …)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.fault import Span, nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options by name, and where each stands."""
+
+    cursor: Cursor
+    values: dict[str, Any]
+    places: dict[str, Span]
+
+    def check(self, known: tuple[str, ...]) -> None:
+        """Refuse options that are none."""
+        for name, span in self.places.items():
+            if name not in known:
+                raise self.cursor.refuse(
+                    span,
+                    f"there is no option {name}{nearest(name, known)}",
+                    hint=f"options: {', '.join(known)}",
+                )
+
+    def refuse(self, name: str, message: str, *, hint: str = "") -> Exception:
+        """An error about one of them."""
+        return self.cursor.refuse(self.places[name], message, hint=hint)
+
+
+def read_options(cursor: Cursor) -> Options:
+    """`WITH (…)`, if it is there."""
+    found = Options(cursor=cursor, values={}, places={})
+    if not cursor.accept("WITH"):
+        return found
+    cursor.expect("(")
+    while True:
+        start = cursor.offset
+        name = cursor.name("an option").lower()
+        if name in found.values:
+            span = Span(start=start, end=start + len(name))
+            raise cursor.refuse(span, f"the option {name} is there twice")
+        cursor.expect("=")
+        word = cursor.word()
+        if word and (word[0].isdigit() or word == "-"):
+            span = cursor.upto(",")
+            text = cursor.cut(span)
+            try:
+                value: Any = int(text) if text.lstrip("-").isdecimal() else float(text)
+            except ValueError as error:
+                raise cursor.refuse(span, f"{text} is not a number") from error
+        elif word in ("TRUE", "FALSE"):
+            value = word == "TRUE"
+            cursor.expect(word)
+        else:
+            value = cursor.string(f"the value of {name}")
+        found.values[name] = value
+        found.places[name] = Span(start=start, end=cursor.last_end)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return found

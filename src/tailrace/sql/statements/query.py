@@ -1,0 +1,31 @@
+"""SELECT and its relatives: Spark runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.sql import names
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.result import Result
+from tailrace.sql.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A query."""
+
+    sql: str
+    shown: Shown
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+        frame = names.frame_of(door, self.sql, args, shown=self.shown)
+        return Result(spark=lambda: door.spark, frame=frame, shown=self.shown)
+
+
+def read(cursor: Cursor) -> Query:
+    """All that is left is the query."""
+    span = cursor.rest()
+    return Query(sql=cursor.cut(span), shown=Shown(text=cursor.text, offset=span.start))

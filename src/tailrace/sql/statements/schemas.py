@@ -1,0 +1,56 @@
+"""`CREATE SCHEMA, DROP SCHEMA.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.result import Result, done
+from tailrace.store.schema import fold
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateSchema:
+    """`CREATE SCHEMA [IF NOT EXISTS] name`."""
+
+    name: str
+    if_not_exists: bool
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        if self.if_not_exists and fold(self.name) in map(fold, door.schemas()):
+            return done(lambda: door.spark, f"the schema {self.name} exists already")
+        snapshot = door.create_schema(self.name)
+        return done(lambda: door.spark, f"schema {self.name} created", snapshot=snapshot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropSchema:
+    """`DROP SCHEMA [IF EXISTS] name`."""
+
+    name: str
+    if_exists: bool
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and fold(self.name) not in map(fold, door.schemas()):
+            return done(lambda: door.spark, f"there is no schema {self.name}")
+        snapshot = door.drop_schema(self.name)
+        return done(lambda: door.spark, f"schema {self.name} dropped", snapshot=snapshot)
+
+
+def read_create(cursor: Cursor) -> CreateSchema:
+    """After CREATE SCHEMA."""
+    lenient = cursor.accept("IF", "NOT", "EXISTS")
+    made = CreateSchema(name=cursor.name("the schema"), if_not_exists=lenient)
+    cursor.end()
+    return made
+
+
+def read_drop(cursor: Cursor) -> DropSchema:
+    """After DROP SCHEMA."""
+    lenient = cursor.accept("IF", "EXISTS")
+    made = DropSchema(name=cursor.name("the schema"), if_exists=lenient)
+    cursor.end()
+    return made

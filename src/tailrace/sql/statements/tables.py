@@ -1,0 +1,207 @@
+"""`CREATE TABLE, DROP TABLE, DESCRIBE.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.errors import NotFoundError
+from tailrace.sql import names
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.fault import Span
+from tailrace.sql.result import Result, done, listed
+from tailrace.sql.statements.columns import read_type
+from tailrace.sql.statements.query import Query
+from tailrace.sql.statements.query import read as read_query
+from tailrace.store.schema import fold
+from tailrace.store.types import spark_type
+
+_AFTER_A_TYPE = (
+    "NOT",
+    "NULL",
+    "PRIMARY",
+    "COMMENT",
+    "DEFAULT",
+    "GENERATED",
+    "REFERENCES",
+    "UNIQUE",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable:
+    """`CREATE TABLE [IF NOT EXISTS] name (column type …, PRIMARY KEY (…)) | AS SELECT …`."""
+
+    name: str
+    if_not_exists: bool
+    columns: Mapping[str, str]
+    key: tuple[str, ...]
+    query: Query | None = None
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+        if self.if_not_exists and _exists(door, self.name):
+            return done(lambda: door.spark, f"the table {self.name} exists already")
+        with door.transaction() as txn:
+            columns: Any = dict(self.columns)
+            frame = None
+            if self.query is not None:
+                frame = names.frame_of(door, self.query.sql, args, shown=self.query.shown)
+                columns = frame.schema
+            table = txn.create_table(self.name, columns, primary_key=self.key)
+            if frame is not None:
+                assert self.query is not None
+                with self.query.shown.spark_faults():
+                    table.append(frame)
+        return done(lambda: door.spark, f"table {self.name} created", snapshot=txn.snapshot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropTable:
+    """`DROP TABLE [IF EXISTS] name [CASCADE]`."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and not _exists(door, self.name):
+            return done(lambda: door.spark, f"there is no table {self.name}")
+        snapshot = door.drop_table(self.name, cascade=self.cascade)
+        return done(lambda: door.spark, f"table {self.name} dropped", snapshot=snapshot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Describe:
+    """`DESCRIBE name`."""
+
+    name: str
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        if fold(self.name) in map(fold, door.views()):
+            columns = door.view(self.name).columns
+            rows: list[dict[str, Any]] = [
+                {"column": n, "type": k, "nullable": True, "key": None} for n, k in columns.items()
+            ]
+        else:
+            table = door.table(self.name).info
+            rows = [
+                {
+                    "column": column.name,
+                    "type": spark_type(column.type),
+                    "nullable": column.nullable,
+                    "key": table.key.index(column.id) + 1 if column.id in table.key else None,
+                }
+                for column in table.columns
+            ]
+        kinds = {
+            "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64()
+        }  # fmt: skip
+        return listed(lambda: door.spark, rows, kinds)
+
+
+def _exists(door: Door, name: str) -> bool:
+    try:
+        door.table(name)
+    except NotFoundError:
+        return False
+    return True
+
+
+def read_create(cursor: Cursor) -> CreateTable:
+    """After CREATE TABLE."""
+    lenient = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.object_name("the table")
+    columns: dict[str, str] = {}
+    key: list[str] = []
+    if cursor.word() == "(":
+        cursor.expect("(")
+        while True:
+            if cursor.accept("PRIMARY", "KEY"):
+                key += _key(cursor)
+            else:
+                start = cursor.offset
+                column, kind, is_key = _column(cursor)
+                if fold(column) in map(fold, columns):
+                    span = Span(start=start, end=start + len(column))
+                    raise cursor.refuse(span, f"the column {column} is there twice")
+                columns[column] = kind
+                key += [column] if is_key else []
+            if not cursor.accept(","):
+                break
+        cursor.expect(")")
+    query = None
+    if not columns:
+        cursor.expect("AS")
+        query = read_query(cursor)
+    elif cursor.word() == "AS":
+        raise cursor.fail(
+            "a table has either columns or a query",
+            hint="leave the columns out: CREATE TABLE t AS SELECT …",
+        )
+    _refuse_clauses(cursor)
+    cursor.end()
+    return CreateTable(
+        name=name, if_not_exists=lenient, columns=columns, key=tuple(key), query=query
+    )
+
+
+def _refuse_clauses(cursor: Cursor) -> None:
+    hints = {
+        "USING": "leave USING out: every table of a lake is stored as Parquet",
+        "PARTITIONED": "leave it out: rows are ordered by the primary key, and files are skipped "
+        "by their statistics",
+        "LOCATION": "leave it out: a lake decides where its objects lie",
+        "TBLPROPERTIES": "leave it out: a table has no properties",
+        "COMMENT": "leave it out: a lake keeps no comments",
+    }
+    if cursor.word() in hints:
+        raise cursor.fail(f"{cursor.word()} is not for a lake's tables", hint=hints[cursor.word()])
+
+
+def _key(cursor: Cursor) -> list[str]:
+    cursor.expect("(")
+    found = [cursor.name("a column of the key")]
+    while cursor.accept(","):
+        found.append(cursor.name("a column of the key"))
+    cursor.expect(")")
+    return found
+
+
+def _column(cursor: Cursor) -> tuple[str, str, bool]:
+    name = cursor.name("a column")
+    kind = read_type(cursor, *_AFTER_A_TYPE)
+    is_key = False
+    while cursor.word() not in (",", ")", ""):
+        if cursor.accept("NOT", "NULL"):
+            kind = f"{kind} not null"
+        elif cursor.accept("PRIMARY", "KEY"):
+            is_key = True
+        elif cursor.word() in ("DEFAULT", "GENERATED", "REFERENCES", "UNIQUE", "COMMENT", "NULL"):
+            raise cursor.fail(
+                f"{cursor.word()} is not for a lake's columns",
+                hint="a column has a name, a type, and NOT NULL or PRIMARY KEY if needed",
+            )
+        else:
+            raise cursor.fail()
+    return name, kind, is_key
+
+
+def read_drop(cursor: Cursor) -> DropTable:
+    """After DROP TABLE."""
+    lenient = cursor.accept("IF", "EXISTS")
+    name = cursor.object_name("the table")
+    made = DropTable(name=name, if_exists=lenient, cascade=cursor.accept("CASCADE"))
+    cursor.end()
+    return made
+
+
+def read_describe(cursor: Cursor) -> Describe:
+    """After DESCRIBE."""
+    cursor.accept("TABLE")
+    made = Describe(name=cursor.object_name("the table or view"))
+    cursor.end()
+    return made

@@ -1,0 +1,119 @@
+"""`UPDATE: the rows that match go, and come back with other values, in one commit.`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.sql import edits, names
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.fault import Span, nearest
+from tailrace.sql.result import Result, done
+from tailrace.sql.shown import Shown
+from tailrace.store.schema import FILE, POS, TableInfo, fold, split_name
+from tailrace.store.types import quote
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """`column = value`."""
+
+    column: str
+    place: Span  # of the column's name
+    value: Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """`UPDATE table [AS alias] SET column = value, … [WHERE condition]`."""
+
+    cursor: Cursor
+    name: str
+    alias: str
+    sets: tuple[Assignment, ...]
+    where: Span | None
+
+    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+        cut = self.cursor.cut
+        shown = Shown(text=self.cursor.text)
+        with door.transaction() as txn:
+            table = txn.info(self.name)
+            values = new_values(self.cursor, table, self.sets)
+            items = ", ".join(
+                f"({cut(values[c.name])}) AS {quote(c.name)}"
+                if c.name in values
+                else f"{quote(self.alias)}.{quote(c.name)}"
+                for c in table.columns
+            )
+            where = f" WHERE {cut(self.where)}" if self.where is not None else ""
+            frame = names.frame_of(
+                door,
+                f"SELECT {FILE}, {POS}, true AS {edits.COMES}, {items} "
+                f"FROM {edits.TARGET} AS {quote(self.alias)}{where}",
+                args,
+                given={edits.TARGET: edits.target(door, txn, self.name)},
+                shown=shown,
+            )
+            with shown.spark_faults():
+                found = edits.apply(door, txn, self.name, frame)
+        count = found.removed
+        message = f"{count:,} {'row' if count == 1 else 'rows'} updated in {self.name}"
+        return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)
+
+
+def new_values(cursor: Cursor, table: TableInfo, sets: tuple[Assignment, ...]) -> dict[str, Span]:
+    """By column, the expression that it is set to."""
+    known = {fold(column.name): column.name for column in table.columns}
+    found: dict[str, Span] = {}
+    for one in sets:
+        name = known.get(fold(one.column))
+        if name is None:
+            near = nearest(one.column, known.values())
+            raise cursor.refuse(
+                one.place,
+                f"{table.full_name} has no column {one.column}{near}",
+                hint=f"its columns: {', '.join(known.values())}",
+            )
+        if name in found:
+            raise cursor.refuse(one.place, f"the column {name} is set twice")
+        found[name] = one.value
+    return found
+
+
+def read_sets(cursor: Cursor, *stops: str) -> Iterator[Assignment]:
+    """`column = value, …` up to one of these words."""
+    while True:
+        start = cursor.offset
+        column = cursor.name("the column")
+        if cursor.accept("."):  # alias.column
+            start = cursor.offset
+            column = cursor.name("the column")
+        place = Span(start=start, end=start + len(column))
+        cursor.expect("=")
+        value = cursor.upto(",", *stops)
+        if value.start == value.end:
+            raise cursor.fail("the new value is missing")
+        yield Assignment(column=column, place=place, value=value)
+        if not cursor.accept(","):
+            return
+
+
+def read(cursor: Cursor) -> Update:
+    """After UPDATE."""
+    name = cursor.object_name("the table")
+    alias = split_name(name)[1]
+    if cursor.accept("AS") or cursor.word() != "SET":
+        if cursor.at_end:
+            cursor.expect("SET")
+        alias = cursor.name("the alias")
+    cursor.expect("SET")
+    sets = tuple(read_sets(cursor, "WHERE"))
+    where = None
+    if cursor.accept("WHERE"):
+        where = cursor.rest()
+        if where.start == where.end:
+            raise cursor.fail("the condition is missing")
+    cursor.end()
+    return Update(cursor=cursor, name=name, alias=alias, sets=sets, where=where)

@@ -1,0 +1,177 @@
+"""Statements about materialized views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.sql.cursor import Cursor
+from tailrace.sql.door import Door
+from tailrace.sql.fault import Span
+from tailrace.sql.result import Result, done, listed
+from tailrace.sql.statements.options import Options, read_options
+from tailrace.store.schema import fold
+from tailrace.views.explain import Explanation
+from tailrace.views.view import POLICIES
+
+_OPTIONS = ("trigger", "interval", "policy", "priority")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView:
+    """`CREATE [OR REPLACE] MATERIALIZED VIEW name [WITH (…)] AS SELECT …`."""
+
+    cursor: Cursor
+    name: str
+    if_not_exists: bool
+    replace: bool
+    options: Options
+    query: Span
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        if self.if_not_exists and fold(self.name) in map(fold, door.views()):
+            return done(lambda: door.spark, f"the view {self.name} exists already")
+        given = self.options.values
+        door.create_view(
+            self.name,
+            self.cursor.cut(self.query),
+            trigger=self._trigger(),
+            policy=self._policy(),
+            priority=int(given.get("priority", 0)),
+            replace=self.replace,
+        )
+        message = (
+            f"view {self.name} created; tailrace serve, or REFRESH MATERIALIZED VIEW, builds it"
+        )
+        return done(lambda: door.spark, message)
+
+    def explain(self, door: Door) -> Explanation:
+        return door.explain(self.cursor.cut(self.query), policy=self._policy())
+
+    def _policy(self) -> str:
+        policy = self.options.values.get("policy", "auto")
+        if policy not in POLICIES:
+            raise self.options.refuse(
+                "policy", f"there is no policy {policy!r}", hint=f"policies: {', '.join(POLICIES)}"
+            )
+        return str(policy)
+
+    def _trigger(self) -> Any:
+        given = self.options.values
+        trigger = given.get("trigger", "periodic" if "interval" in given else "default")
+        if trigger == "periodic":
+            if "interval" not in given:
+                raise self.options.refuse(
+                    "trigger", "a periodic trigger needs an interval", hint="add interval = '10s'"
+                )
+            return {"job_type": trigger, "schedule": {"interval": given["interval"]}}
+        if "interval" in given:
+            raise self.options.refuse(
+                "interval", f"the trigger {trigger!r} has no interval", hint="use 'periodic'"
+            )
+        return trigger
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropView:
+    """`DROP MATERIALIZED VIEW [IF EXISTS] name [CASCADE]`."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and fold(self.name) not in map(fold, door.views()):
+            return done(lambda: door.spark, f"there is no view {self.name}")
+        door.drop_view(self.name, cascade=self.cascade)
+        return done(lambda: door.spark, f"view {self.name} dropped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshView:
+    """`REFRESH MATERIALIZED VIEW name [FULL]`."""
+
+    name: str
+    full: bool
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        view = door.view(self.name)
+        did = view.refresh(full=self.full)
+        facts = {
+            "strategy": did.strategy,
+            "rows_read": did.rows_read,
+            "rows_written": did.rows_written,
+            "seconds": did.seconds,
+            "watermark": view.watermark,
+        }
+        message = (
+            f"{self.name}: {did.strategy}, {did.rows_read:,} rows read, "
+            f"{did.rows_written:,} written, {did.seconds:.2f} s"
+        )
+        return done(lambda: door.spark, message, facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyView:
+    """`VERIFY MATERIALIZED VIEW name`."""
+
+    name: str
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        report = door.view(self.name).verify()
+        row = {name: getattr(report, name) for name in _REPORT}
+        return listed(lambda: door.spark, [row], _REPORT, text=str(report))
+
+
+_REPORT = {
+    "view": pa.string(), "ok": pa.bool_(), "watermark": pa.int64(), "rows": pa.int64(),
+    "missing": pa.int64(), "extra": pa.int64(),
+}  # fmt: skip
+
+
+def read_create(cursor: Cursor, *, replace: bool = False) -> CreateView:
+    """After CREATE MATERIALIZED VIEW."""
+    lenient = False if replace else cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.object_name("the view")
+    options = read_options(cursor)
+    options.check(_OPTIONS)
+    cursor.expect("AS")
+    query = cursor.rest()
+    if query.start == query.end:
+        raise cursor.fail("the query is missing")
+    return CreateView(
+        cursor=cursor, name=name, if_not_exists=lenient, replace=replace, options=options,
+        query=query,
+    )  # fmt: skip
+
+
+def read_replace(cursor: Cursor) -> CreateView:
+    """After CREATE OR REPLACE MATERIALIZED VIEW."""
+    return read_create(cursor, replace=True)
+
+
+def read_drop(cursor: Cursor) -> DropView:
+    """After DROP MATERIALIZED VIEW."""
+    lenient = cursor.accept("IF", "EXISTS")
+    name = cursor.object_name("the view")
+    made = DropView(name=name, if_exists=lenient, cascade=cursor.accept("CASCADE"))
+    cursor.end()
+    return made
+
+
+def read_refresh(cursor: Cursor) -> RefreshView:
+    """After REFRESH MATERIALIZED VIEW."""
+    name = cursor.object_name("the view")
+    made = RefreshView(name=name, full=cursor.accept("FULL"))
+    cursor.end()
+    return made
+
+
+def read_verify(cursor: Cursor) -> VerifyView:
+    """After VERIFY MATERIALIZED VIEW."""
+    made = VerifyView(name=cursor.object_name("the view"))
+    cursor.end()
+    return made

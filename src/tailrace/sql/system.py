@@ -1,0 +1,76 @@
+"""The system tables: what a lake knows of itself, as rows.
+
+Their queries are views in the catalog's database (`catalog.system_views`), so that every reader
+sees the same. Here a tenant's own rows are read, with types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from tailrace.catalog import system_views
+from tailrace.catalog.tables import Time
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import OWN_SCHEMA as SCHEMA
+
+__all__ = ["SCHEMA", "TABLES", "rows"]
+
+_INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
+_TIME = pa.timestamp("us", tz="UTC")
+_AMOUNTS = {
+    "seconds": _REAL,
+    "rows_read": _INT,
+    "bytes_read": _INT,
+    "rows_written": _INT,
+    "bytes_written": _INT,
+}
+# The columns that users see. A tenant sees its own rows; so the tenant is not among them.
+TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
+    "jobs": {
+        "job_id": _INT, "object": _TEXT, "name": _TEXT, "kind": _TEXT, "state": _TEXT,
+        "watermark": _INT, "tries": _INT, "error": _TEXT, "running_on": _TEXT, "created_at": _TIME,
+    },
+    "iterations": {
+        "iteration_id": _INT, "object": _TEXT, "name": _TEXT, "strategy": _TEXT,
+        "from_snapshot": _INT, "to_snapshot": _INT, "started_at": _TIME, "ended_at": _TIME,
+        **_AMOUNTS, "error": _TEXT,
+    },
+    "freshness": {
+        "object": _TEXT, "name": _TEXT, "kind": _TEXT, "state": _TEXT, "watermark": _INT,
+        "lag_snapshots": _INT, "lag_rows": _INT, "lag_seconds": _REAL,
+    },
+    "snapshots": {"snapshot_id": _INT, "snapshot_time": _TIME, "changes": _TEXT},
+    "usage": {"day": _TEXT, "iterations": _INT, **_AMOUNTS},
+}  # fmt: skip
+
+
+def rows(runtime: Runtime, name: str, *, limit: int | None = None) -> pa.Table:
+    """The rows of a system table, the newest last; with a limit, the newest so many."""
+    kinds = TABLES[name]
+    columns = [sa.column(column, _sql_type(kind)) for column, kind in kinds.items()]
+    view = sa.table(f"{system_views.PREFIX}{name}", *columns, sa.column("tenant", sa.String))
+    query = sa.select(*columns)
+    if name != "snapshots":
+        query = query.where(view.c.tenant == runtime.tenant)
+    query = query.select_from(view).order_by(columns[0].desc())
+    if limit is not None:
+        query = query.limit(limit)
+    with runtime.database.read() as connection:
+        found = [dict(row) for row in connection.execute(query).mappings()]
+        if name == "snapshots":
+            seen = lookup.seen_by(connection, runtime.tenant)
+            found = [{**row, "changes": seen(row["changes"])} for row in found]
+    return pa.Table.from_pylist(found[::-1], schema=pa.schema(list(kinds.items())))
+
+
+def _sql_type(kind: pa.DataType) -> Any:
+    if pa.types.is_timestamp(kind):
+        return Time
+    if pa.types.is_integer(kind):
+        return sa.BigInteger
+    return sa.Double if pa.types.is_floating(kind) else sa.String
