@@ -19,10 +19,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sql",),
     ("lake",),
     ("loading",),  # not beside the command line, which calls it
-    ("cli", "server"),
+    ("server"),
 )
 # Above all layers: they show the package to its users.
-TOP = ("__init__", "__main__", "demo")
+TOP = ("__init__", "__main__", "cli", "demo")
 # Every other module at the package's root (errors, settings, clock, …) is a leaf: below all layers.
 
 LEAF_LEVEL = -1

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-import tailrace.replicas
-import tailrace.views.view  # noqa: F401  (registers its consumer)
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
@@ -22,10 +21,12 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, normalize_data_path
 from tailrace.propagation import purging
+from tailrace.propagation.consumer import register_module
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job
 from tailrace.propagation.jobs import Jobs, fail_followers, seconds
+from tailrace.propagation.node import live_nodes
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
@@ -40,17 +41,21 @@ from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.version import __version__
-from tailrace.views.explain import Explanation
-from tailrace.views.views import Context, View, Views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tailrace.sql.result import Result
+    from tailrace.views.explain import Explanation
+    from tailrace.views.views import View, Views
 
 CATALOG_FILE = "catalog.sqlite"
 
 log = get_logger("tailrace.lake")
+
+# Imported by the first job of their kind: what only lists and writes starts sooner without.
+register_module("view", "tailrace.views.view")
+register_module("replica", "tailrace.replicas")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +110,13 @@ def connect(
         raise
     storage = Storage(stored, storage_options)
     if storage.local is not None:
-        storage.local.mkdir(parents=True, exist_ok=True)
+        try:
+            storage.local.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            database.close()
+            raise InvalidError(
+                f"the lake's objects cannot lie in {storage.local}: {error.strerror}"
+            ) from error
     runtime = Runtime(
         database=database,
         storage=storage,
@@ -127,11 +138,6 @@ class Lake:
         self._runtime = runtime
         self._heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
-        self._views = Views(
-            Context(
-                runtime=runtime, jobs=self.jobs, begin=self.transaction, run_some=self._run_some
-            )
-        )
         self._services: list[Service | Serving] = []
 
     @property
@@ -257,6 +263,19 @@ class Lake:
 
     # --- views ------------------------------------------------------------------------------
 
+    @cached_property
+    def _views(self) -> Views:
+        from tailrace.views.views import Context, Views
+
+        return Views(
+            Context(
+                runtime=self._runtime,
+                jobs=self.jobs,
+                begin=self.transaction,
+                run_some=self._run_some,
+            )
+        )
+
     def create_view(
         self,
         name: str,
@@ -343,6 +362,11 @@ class Lake:
                 service.run_until_fresh(limit)
             finally:
                 self._services.remove(service)
+
+    def is_served(self) -> bool:
+        """Whether a process serves this lake at the moment."""
+        with self._runtime.database.read() as connection:
+            return bool(live_nodes(connection, self._runtime, serving=True))
 
     def serving(self, *, metrics_port: int | None = None, host: str = "127.0.0.1") -> Serving:
         """Run the jobs of all tenants in the background, until closed.

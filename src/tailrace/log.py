@@ -9,19 +9,32 @@ import logging
 import sys
 from typing import Any
 
-import structlog
+
+class _Logger:
+    """Made when its first line is written: most programs that import us never write one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog
+
+        made = structlog.wrap_logger(
+            logging.getLogger(self._name),
+            wrapper_class=structlog.stdlib.BoundLogger,
+            processors=[
+                structlog.stdlib.filter_by_level,
+                structlog.processors.KeyValueRenderer(key_order=["event"]),
+            ],
+        )
+        found = getattr(made, method)
+        self.__dict__[method] = found
+        return found
 
 
 def get_logger(name: str) -> Any:
     """A logger whose lines read `event='…' key=value …`."""
-    return structlog.wrap_logger(
-        logging.getLogger(name),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.processors.KeyValueRenderer(key_order=["event"]),
-        ],
-    )
+    return _Logger(name)
 
 
 def log_to_stderr() -> None:

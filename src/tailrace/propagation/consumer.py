@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tailrace.errors import InvalidError
@@ -110,6 +111,8 @@ class FunctionConsumer(Consumer):
 
 
 _registered: dict[str, Consumer] = {}
+# Modules that register a consumer when they are imported: done when a job first needs it.
+_modules: dict[str, str] = {}
 
 
 def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Function], Function]:
@@ -161,11 +164,18 @@ def register_consumer(name: str, made: Consumer) -> None:
     _registered[name] = made
 
 
+def register_module(kind: str, module: str) -> None:
+    """Say which module registers the consumer of a built-in kind."""
+    _modules[kind] = module
+
+
 def find_consumer(kind: str) -> Consumer | None:
     """The consumer of that name, if this process has it."""
+    if kind not in _registered and kind in _modules:
+        import_module(_modules[kind])
     return _registered.get(kind)
 
 
 def known_consumers() -> list[str]:
     """The names of all."""
-    return sorted(_registered)
+    return sorted({*_registered, *_modules})

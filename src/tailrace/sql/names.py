@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -275,7 +276,9 @@ def _system_frame(door: Door, place: _Place, named: _Named) -> DataFrame:
             f"there is no table tailrace.{named.name}{nearest(named.name, system.TABLES)}",
             valid=[f"tailrace.{name}" for name in system.TABLES],
         )
-    return local_frame(door.runtime, system.rows(door.runtime, fold(named.name)))
+    kinds = pa.schema(list(system.TABLES[fold(named.name)].items()))
+    rows = pa.Table.from_pylist(system.rows(door.runtime, fold(named.name)), schema=kinds)
+    return local_frame(door.runtime, rows)
 
 
 def _snapshot(door: Door, place: _Place, version: str) -> int:

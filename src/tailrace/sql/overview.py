@@ -11,22 +11,21 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.propagation.jobs import VIEW
 from tailrace.sql import system
-from tailrace.sql.door import Door
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import is_hidden
 
 _INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
-_TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}
-_VIEWS = {
+TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}
+INDEXES = {"index": _TEXT, "table": _TEXT, "kind": _TEXT}
+VIEWS = {
     "view": _TEXT, "state": _TEXT, "watermark": _INT, "lag_snapshots": _INT, "lag_rows": _INT,
     "lag_seconds": _REAL, "strategy": _TEXT, "query": _TEXT,
 }  # fmt: skip
 
 
-def tables(door: Door) -> pa.Table:
+def tables(runtime: Runtime) -> list[dict[str, Any]]:
     """Tables with their sizes, and the snapshot that last changed their rows."""
-    runtime = door.runtime
     with runtime.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
         facts = _sizes(connection, newest)
@@ -34,8 +33,7 @@ def tables(door: Door) -> pa.Table:
         for schema, name in lookup.list_tables(connection, newest, runtime.tenant):
             if not is_hidden(name):
                 rows.append({"table": f"{schema}.{name}", **facts.get((schema, name), {})})
-    rows.sort(key=lambda row: row["table"])
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(_TABLES.items())))
+    return sorted(rows, key=lambda row: str(row["table"]))
 
 
 def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str, Any]]:
@@ -85,20 +83,20 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
     }  # fmt: skip
 
 
-def views(door: Door) -> pa.Table:
+def views(runtime: Runtime) -> list[dict[str, Any]]:
     """Views, how fresh they are, and how they were last refreshed."""
-    runtime = door.runtime
     fresh = {
         row["object"]: row
-        for row in system.rows(runtime, "freshness").to_pylist()
+        for row in system.rows(runtime, "freshness")
         if row["kind"] == VIEW and row["name"] == VIEW
     }
     rows = []
     for home, name, query, strategy in _views(runtime):
         facts = fresh.get(home, {})
-        shown = {column: facts.get(column) for column in _VIEWS if column in facts}
-        rows.append({**shown, "view": name, "query": query, "strategy": strategy})
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(_VIEWS.items())))
+        shown = {column: facts.get(column) for column in VIEWS if column in facts}
+        known = {**shown, "view": name, "query": query, "strategy": strategy}
+        rows.append({column: known.get(column) for column in VIEWS})
+    return rows
 
 
 def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:

@@ -24,50 +24,55 @@ class Result:
         self,
         *,
         spark: Callable[[], SparkSession],
-        rows: pa.Table | None = None,
         frame: DataFrame | None = None,
+        rows: Sequence[Mapping[str, Any]] = (),
+        kinds: Mapping[str, pa.DataType] | None = None,
         message: str = "",
         snapshot: int | None = None,
         text: str = "",
         shown: Shown | None = None,
     ) -> None:
-        assert (rows is None) != (frame is None)
-        self._spark, self._rows, self._frame = spark, rows, frame
+        """Either a `frame`, or `rows` and the types of their columns."""
+        self._spark, self._frame = spark, frame
+        self._rows, self._kinds = rows, kinds or {}
+        self._table: pa.Table | None = None
         self._shown = shown or Shown(text="")
         self.message = message  # what was done, in a line; empty for what only reads
         self.snapshot = snapshot  # that a write created
         self.text = text  # the whole answer, where it is meant to be read as it is
-
-    @property
-    def is_query(self) -> bool:
-        """Whether there are rows that Spark has to compute."""
-        return self._frame is not None
+        self.is_query = frame is not None  # whether Spark has to compute the rows
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
-        if self._frame is not None:
-            return list(self._frame.columns)
-        assert self._rows is not None
-        return list(self._rows.column_names)
+        return list(self._kinds if not self.is_query else self.to_df().columns)
 
     def to_df(self) -> DataFrame:
         """The rows as a Spark DataFrame."""
         if self._frame is None:
-            self._frame = self._spark().createDataFrame(self._rows)
+            self._frame = self._spark().createDataFrame(self.to_arrow())
         return self._frame
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
-        if self._rows is None:
-            assert self._frame is not None
+        if self._table is None and self.is_query:
             with self._shown.spark_faults():
-                self._rows = self._frame.toArrow()
-        return self._rows
+                self._table = self.to_df().toArrow()
+        elif self._table is None:
+            schema = pa.schema(list(self._kinds.items()))
+            self._table = pa.Table.from_pylist([dict(row) for row in self._rows], schema=schema)
+        return self._table
 
-    def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        found: list[dict[str, Any]] = self.to_arrow().to_pylist()
+    def to_pylist(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The rows as dicts; with a limit, Spark computes no more of them."""
+        if not self.is_query:
+            return [dict(row) for row in self._rows[:limit]]
+        if limit is None or self._table is not None:
+            rows = self.to_arrow()
+        else:
+            with self._shown.spark_faults():
+                rows = self.to_df().limit(limit).toArrow()
+        found: list[dict[str, Any]] = rows.slice(0, limit).to_pylist()
         return found
 
     def collect(self) -> list[Any]:
@@ -92,17 +97,22 @@ def done(
 ) -> Result:
     """What a statement did: a message for people, and one row of facts for programs."""
     row = {"message": message, "snapshot": snapshot, **(facts or {})}
-    return Result(spark=spark, rows=pa.Table.from_pylist([row]), message=message, snapshot=snapshot)
+    kinds = {name: _kind(value) for name, value in row.items()}
+    return Result(spark=spark, rows=[row], kinds=kinds, message=message, snapshot=snapshot)
+
+
+def _kind(value: Any) -> pa.DataType:
+    if isinstance(value, str):
+        return pa.string()
+    return pa.float64() if isinstance(value, float) else pa.int64()
 
 
 def listed(
     spark: Callable[[], SparkSession],
     rows: Sequence[Mapping[str, Any]],
-    schema: Mapping[str, pa.DataType],
+    kinds: Mapping[str, pa.DataType],
     *,
     text: str = "",
 ) -> Result:
     """Rows that the catalog gave."""
-    names = pa.schema(list(schema.items()))
-    table = pa.Table.from_pylist([dict(row) for row in rows], schema=names)
-    return Result(spark=spark, rows=table, text=text)
+    return Result(spark=spark, rows=rows, kinds=kinds, text=text)

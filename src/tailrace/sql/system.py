@@ -49,7 +49,7 @@ TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
 }  # fmt: skip
 
 
-def rows(runtime: Runtime, name: str, *, limit: int | None = None) -> pa.Table:
+def rows(runtime: Runtime, name: str, *, limit: int | None = None) -> list[dict[str, Any]]:
     """The rows of a system table, the newest last; with a limit, the newest so many."""
     kinds = TABLES[name]
     columns = [sa.column(column, _sql_type(kind)) for column, kind in kinds.items()]
@@ -65,7 +65,7 @@ def rows(runtime: Runtime, name: str, *, limit: int | None = None) -> pa.Table:
         if name == "snapshots":
             seen = lookup.seen_by(connection, runtime.tenant)
             found = [{**row, "changes": seen(row["changes"])} for row in found]
-    return pa.Table.from_pylist(found[::-1], schema=pa.schema(list(kinds.items())))
+    return found[::-1]
 
 
 def _sql_type(kind: pa.DataType) -> Any:

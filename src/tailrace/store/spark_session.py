@@ -1,14 +1,26 @@
-"""Where the Spark session comes from: given by the user, or started at the first call."""
+"""Where the Spark session comes from: given by the user, or started at the first call.
+
+Also the sessions beside it, on the same Spark, which differ from it in settings only.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_lock = Lock()
+_beside: WeakKeyDictionary[SparkSession, dict[str, SparkSession]] = WeakKeyDictionary()
 
 
 class SparkProvider:
@@ -16,12 +28,15 @@ class SparkProvider:
 
     def __init__(self, session: SparkSession | None = None) -> None:
         self.session = session  # None: not started yet
+        # What is entered while it starts: a program may have to say, or to hide, something.
+        self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
         self._lock = Lock()
 
     def __call__(self) -> SparkSession:
         with self._lock:
             if self.session is None:
-                self.session = _start_spark()
+                with self.starting():
+                    self.session = _start_spark()
             return self.session
 
 
@@ -34,8 +49,8 @@ def _start_spark() -> SparkSession:
         return active
     # Workers must run the Python that has Tailrace and its libraries.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "SPARK_REMOTE" in os.environ or SparkConf().contains("spark.master"):
-        return SparkSession.builder.getOrCreate()  # Connect or spark-submit has set it all up
+    if is_configured() or SparkConf().contains("spark.master"):
+        return SparkSession.builder.getOrCreate()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return (
         SparkSession.builder.appName("tailrace")
@@ -49,3 +64,63 @@ def _start_spark() -> SparkSession:
         .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "2000")
         .getOrCreate()
     )
+
+
+def is_configured() -> bool:
+    """Whether it has been said where Spark runs: for Connect, by spark-submit, or in its files."""
+    if os.environ.keys() & {"SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"}:
+        return True
+    if re.search(
+        r"--(master|remote)\b|\bspark\.(master|remote)=", _variable("PYSPARK_SUBMIT_ARGS")
+    ):
+        return True
+    directory = _variable("SPARK_CONF_DIR") or f"{_variable('SPARK_HOME')}/conf"
+    file = Path(directory) / "spark-defaults.conf"
+    said = file.read_text(encoding="utf-8") if file.is_file() else ""
+    return re.search(r"^\s*spark\.(master|remote)\b", said, re.MULTILINE) is not None
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "")
+
+
+def is_classic(session: SparkSession) -> bool:
+    """Whether this process is the driver; else the session is a client of Spark Connect."""
+    return not type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def session_beside(
+    session: SparkSession, name: str, settings: Mapping[str, str], *, anew: bool = False
+) -> SparkSession:
+    """The session of a name beside a user's own: made once, or anew if it was lost.
+
+    It is the user's own where PySpark cannot make another: with Connect, before 4.3.
+    """
+    with _lock:
+        made = _beside.setdefault(session, {})
+        found = None if anew else made.get(name)
+        if found is None:
+            make = getattr(session, "newSession", None)
+            if make is None:
+                return session
+            found = made[name] = make()
+            for key, value in settings.items():
+                found.conf.set(key, value)
+    if not is_classic(session):
+        # Each client of Connect has tags of its own; a classic session's are the context's.
+        found.clearTags()
+        for tag in session.getTags():
+            found.addTag(tag)
+    return found
+
+
+@atexit.register
+def _forget_all() -> None:
+    """Once the interpreter is torn down, closing a client of Connect would wait for good."""
+    _beside.clear()
+
+
+def with_those_beside(session: SparkSession) -> list[SparkSession]:
+    """A user's session, and those that were made beside it."""
+    with _lock:
+        return [session, *_beside.get(session, {}).values()]

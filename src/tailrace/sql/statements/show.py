@@ -15,7 +15,6 @@ from tailrace.sql.result import Result, listed
 
 WHAT = ("TABLES", "VIEWS", "INDEXES", "JOBS", "ITERATIONS", "SNAPSHOTS", "SCHEMAS")
 _LIMIT = 100
-_INDEXES = {"index": pa.string(), "table": pa.string(), "kind": pa.string()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +25,24 @@ class Show:
     limit: int | None
 
     def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        kinds: Mapping[str, pa.DataType]
         match self.what:
             case "TABLES":
-                rows = overview.tables(door)
+                rows, kinds = overview.tables(door.runtime), overview.TABLES
             case "VIEWS":
-                rows = overview.views(door)
+                rows, kinds = overview.views(door.runtime), overview.VIEWS
             case "SCHEMAS":
-                rows = pa.table({"schema": pa.array(sorted(door.schemas()), pa.string())})
+                rows = [{"schema": name} for name in sorted(door.schemas())]
+                kinds = {"schema": pa.string()}
             case "INDEXES":
-                return listed(lambda: door.spark, [], _INDEXES)
+                rows, kinds = [], overview.INDEXES
             case _:
+                name = self.what.lower()
                 limit = _LIMIT if self.limit is None else self.limit
-                rows = system.rows(door.runtime, self.what.lower(), limit=limit)
+                rows, kinds = system.rows(door.runtime, name, limit=limit), system.TABLES[name]
         if self.limit is not None:
-            rows = rows.slice(max(0, rows.num_rows - self.limit))
-        return Result(spark=lambda: door.spark, rows=rows)
+            rows = rows[max(0, len(rows) - self.limit) :]
+        return listed(lambda: door.spark, rows, kinds)
 
 
 def read(cursor: Cursor) -> Show:

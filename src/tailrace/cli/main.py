@@ -1,0 +1,65 @@
+"""Where the command line begins: the commands, and what happens when one fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tailrace.cli import changing, listing, looking, querying, running
+from tailrace.errors import TailraceError
+from tailrace.version import __version__
+
+_ABOUT = """Keep what is derived from a lake's tables fresh, on Apache Spark.
+
+Begin with [bold]tailrace demo[/], or with your own data:
+
+  tailrace load orders.csv orders --key id
+  tailrace sql -c "CREATE MATERIALIZED VIEW busy AS SELECT customer, count(*) AS n …"
+  tailrace serve
+"""
+
+app = typer.Typer(
+    name="tailrace",
+    help=_ABOUT,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"tailrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_call(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = False,
+) -> None:
+    """What holds for every command."""
+
+
+for module in (running, querying, listing, looking, changing):
+    module.add_to(app)
+
+
+def main() -> None:
+    """Run a command. The exit status is 0, 1 (it failed) or 2 (the call was wrong)."""
+    try:
+        app()
+    except TailraceError as error:
+        from tailrace.cli.printing import say
+
+        say(f"error: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stderr.close()
+        sys.exit(0)

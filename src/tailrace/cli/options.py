@@ -1,0 +1,87 @@
+"""Options that many commands have, and the lake that they mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tailrace.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
+
+DEFAULT_LAKE = "lake"
+VARIABLE = "TAILRACE_LAKE"
+
+
+class Output(StrEnum):
+    """What is printed."""
+
+    TEXT = "text"  # tables, for people
+    JSON = "json"  # for programs
+
+
+LakeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        "-l",
+        metavar="LAKE",
+        help=f"A directory, or postgresql://…; by default ${VARIABLE}, then ./{DEFAULT_LAKE}.",
+    ),
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        metavar="PLACE",
+        help="Where a new lake's objects go: a directory or s3://bucket/prefix.",
+    ),
+]
+TenantOption = Annotated[
+    str | None, typer.Option("--tenant", metavar="NAME", help="See and do as this tenant.")
+]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="Tables for people, or JSON for programs.")
+]
+
+
+def place_of(lake: str | None) -> str:
+    """The lake that is meant."""
+    return lake or os.environ.get(VARIABLE) or DEFAULT_LAKE
+
+
+@contextmanager
+def opened(
+    lake: str | None,
+    *,
+    tenant: str | None = None,
+    data: str | None = None,
+    create: bool = False,
+) -> Iterator[Lake]:
+    """The lake, open. One that is not there is created only if a command may do that."""
+    place = place_of(lake)
+    if not create and "://" not in place:
+        check_there(place, by_default=lake is None)
+    from tailrace.lake import connect
+
+    options = {"tenant": tenant} if tenant else {}
+    with connect(place, data=data, **options) as found:  # type: ignore[arg-type]
+        yield found
+
+
+def check_there(place: str, *, by_default: bool) -> None:
+    """A misspelled name must not become a new lake."""
+    directory = Path(place).expanduser()
+    if (directory / "catalog.sqlite").is_file():
+        return
+    if directory.exists() and not directory.is_dir():
+        raise InvalidError(f"{place} is a file: a lake is a directory")
+    advice = f"name it with --lake, or set ${VARIABLE}" if by_default else "check the name"
+    raise NotFoundError(f"there is no lake at {place}: {advice}; tailrace sql creates one")

@@ -1,0 +1,110 @@
+"""`tailrace sql`: one statement, a script, or a shell."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tailrace.cli.options import (
+    DataOption,
+    LakeOption,
+    Output,
+    OutputOption,
+    TenantOption,
+    opened,
+    place_of,
+)
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
+    from tailrace.sql.result import Result
+    from tailrace.sql.script import Statement
+
+# A person reads some rows; more of them would only scroll by.
+_SHOWN = 1000
+
+
+def sql(
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", metavar="SQL", help="Run this, and end.")
+    ] = None,
+    lake: LakeOption = None,
+    data: DataOption = None,
+    tenant: TenantOption = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help=f"Rows to show; {_SHOWN} by default, in JSON all.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Run SQL: a statement, a script on standard input, or a shell.
+
+    A lake that is not there is created.
+
+    Examples:
+
+      tailrace sql -c "SELECT * FROM orders WHERE amount > 100"
+
+      tailrace sql --output json < report.sql
+    """
+    with opened(lake, tenant=tenant, data=data, create=True) as found:
+        if command is None and sys.stdin.isatty():
+            from tailrace.cli.shell import shell
+
+            shell(found, place_of(lake), limit=_SHOWN if limit is None else limit)
+            return
+        text = command if command is not None else sys.stdin.read()
+        run_script(found, text, limit=limit, as_json=output is Output.JSON)
+
+
+def run_script(lake: Lake, text: str, *, limit: int | None, as_json: bool) -> None:
+    """Run statements, and print each one's result."""
+    from tailrace.cli.spark import CancelledError
+    from tailrace.errors import UnavailableError
+    from tailrace.sql.script import statements
+
+    for statement in statements(text):
+        try:
+            show(lake, statement, limit=limit, as_json=as_json)
+        except CancelledError as error:
+            raise UnavailableError("cancelled") from error
+
+
+def show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool = False) -> None:
+    """Run a statement and print what it gives, with the time that it took."""
+    from tailrace.cli.printing import document, say, table
+    from tailrace.cli.spark import cancellable, working
+    from tailrace.sql.run import run_one
+
+    most = (None if as_json else _SHOWN) if limit is None else limit
+
+    def work() -> tuple[Result, list[dict[str, Any]]]:
+        result = run_one(lake, statement)
+        return result, result.to_pylist(None if most is None else most + 1)
+
+    started = time.monotonic()
+    with working(lake):
+        result, rows = cancellable(lake, work)
+    took = f"({time.monotonic() - started:.2f} s)"
+    if as_json:
+        document(rows[0] if result.message else rows)
+    elif result.message:
+        say(f"{result.message} {took}")
+    elif result.text:
+        typer.echo(result.text)
+        say(took)
+    else:
+        table(rows[:most], result.columns)
+        more = most is not None and len(rows) > most
+        say(f"{f'the first {most:,} rows; --limit shows more' if more else _count(rows)} {took}")
+
+
+def _count(rows: list[Any]) -> str:
+    return "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Enter the command."""
+    app.command()(sql)

@@ -1,0 +1,95 @@
+"""Spark behind a command: started quietly, and what runs on it can be cancelled."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tailrace.cli.printing import console
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
+
+T = TypeVar("T")
+
+
+class CancelledError(Exception):
+    """The user pressed Ctrl-C, and what was running has been stopped."""
+
+
+@contextmanager
+def _quietly(doing: Callable[[str], None]) -> Iterator[None]:
+    """What the JVM says while it starts, and ever after, goes to a file that nobody reads."""
+    doing("starting Spark")
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+    # What Spark would log of a wrong query is in the error that we show.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    doing("working")
+
+
+@contextmanager
+def working(lake: Lake) -> Iterator[Callable[[str], None]]:
+    """Show that something is going on, on a terminal; the given function says what."""
+    with console(error=True).status("working") as status:
+        lake.runtime.spark.starting = lambda: _quietly(status.update)
+        yield status.update
+
+
+def cancellable(lake: Lake, work: Callable[[], T]) -> T:
+    """Do it in a thread, so that Ctrl-C reaches us; then Spark's jobs are cancelled.
+
+    The session stays: CancelledError is raised when the work has ended.
+    """
+    box: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            box["value"] = work()
+        except BaseException as error:  # noqa: BLE001  (raised again where it is waited for)
+            box["error"] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    cancelled = False
+    while thread.is_alive():
+        try:
+            thread.join(0.1)
+        except KeyboardInterrupt:
+            if cancelled:
+                raise
+            cancelled = True
+            _cancel(lake)
+    if cancelled:
+        raise CancelledError
+    if "error" in box:
+        raise box["error"]
+    value: T = box["value"]
+    return value
+
+
+def _cancel(lake: Lake) -> None:
+    from tailrace.store.spark_session import is_classic
+
+    session = lake.runtime.spark.session
+    if session is None:
+        return
+    with suppress(Exception):  # it may have ended just now
+        if is_classic(session):
+            session.sparkContext.cancelAllJobs()
+        else:
+            session.interruptAll()
