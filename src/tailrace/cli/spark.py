@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,6 +67,7 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     cancelled = False
+    cancel = _Cancelling(lake)
     while thread.is_alive():
         try:
             thread.join(0.1)
@@ -73,7 +75,8 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
             if cancelled:
                 raise
             cancelled = True
-            _cancel(lake)
+        if cancelled:
+            cancel()
     if cancelled:
         raise CancelledError
     if "error" in box:
@@ -82,14 +85,32 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
     return value
 
 
-def _cancel(lake: Lake) -> None:
-    from tailrace.store.spark_session import is_classic
+class _Cancelling:
+    """Cancels what Spark runs, now and as long as the work goes on.
 
-    session = lake.runtime.spark.session
-    if session is None:
-        return
-    with suppress(Exception):  # it may have ended just now
-        if is_classic(session):
-            session.sparkContext.cancelAllJobs()
-        else:
-            session.interruptAll()
+    Spark may be starting, or between two jobs, when Ctrl-C is pressed. And a classic session loses
+    the cancellation of a task that it is just launching: the task then holds a core for good, so
+    jobs are left to run for a second first.
+    """
+
+    _AGE = 1.0
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._seen: dict[int, float] = {}
+
+    def __call__(self) -> None:
+        from tailrace.store.spark_session import is_classic
+
+        session = self._lake.runtime.spark.session
+        if session is None:
+            return
+        with suppress(Exception):  # it may have ended just now
+            if not is_classic(session):
+                session.interruptAll()
+                return
+            now = time.monotonic()
+            active = session.sparkContext.statusTracker().getActiveJobsIds()
+            self._seen = {job: self._seen.get(job, now) for job in active}
+            if any(now - since > self._AGE for since in self._seen.values()):
+                session.sparkContext.cancelAllJobs()

@@ -1,4 +1,4 @@
-"""Commands that change a lake: refresh (and load, once it is there)."""
+"""`tailrace refresh`: bring what is derived up to date."""
 
 from __future__ import annotations
 
@@ -44,6 +44,5 @@ def refresh(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Enter the commands."""
-    for command in (refresh,):
-        app.command()(command)
+    """Enter the command."""
+    app.command()(refresh)
