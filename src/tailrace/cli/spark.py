@@ -7,7 +7,6 @@ import os
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,26 +56,27 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
     The session stays: CancelledError is raised when the work has ended.
     """
     box: dict[str, Any] = {}
+    ended = threading.Event()  # not `join`: interrupted by Ctrl-C, it takes the thread for dead
 
     def run() -> None:
         try:
             box["value"] = work()
         except BaseException as error:  # noqa: BLE001  (raised again where it is waited for)
             box["error"] = error
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    threading.Thread(target=run, daemon=True).start()
     cancelled = False
-    cancel = _Cancelling(lake)
-    while thread.is_alive():
+    while not ended.is_set():
         try:
-            thread.join(0.1)
+            ended.wait(0.1)
         except KeyboardInterrupt:
             if cancelled:
                 raise
             cancelled = True
-        if cancelled:
-            cancel()
+        if cancelled:  # again and again: Spark may be starting, or between two jobs
+            _cancel(lake)
     if cancelled:
         raise CancelledError
     if "error" in box:
@@ -85,32 +85,15 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
     return value
 
 
-class _Cancelling:
-    """Cancels what Spark runs, now and as long as the work goes on.
+def _cancel(lake: Lake) -> None:
+    """Cancel what Spark runs at the moment."""
+    from tailrace.store.spark_session import is_classic
 
-    Spark may be starting, or between two jobs, when Ctrl-C is pressed. And a classic session loses
-    the cancellation of a task that it is just launching: the task then holds a core for good, so
-    jobs are left to run for a second first.
-    """
-
-    _AGE = 1.0
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-        self._seen: dict[int, float] = {}
-
-    def __call__(self) -> None:
-        from tailrace.store.spark_session import is_classic
-
-        session = self._lake.runtime.spark.session
-        if session is None:
-            return
-        with suppress(Exception):  # it may have ended just now
-            if not is_classic(session):
-                session.interruptAll()
-                return
-            now = time.monotonic()
-            active = session.sparkContext.statusTracker().getActiveJobsIds()
-            self._seen = {job: self._seen.get(job, now) for job in active}
-            if any(now - since > self._AGE for since in self._seen.values()):
-                session.sparkContext.cancelAllJobs()
+    session = lake.runtime.spark.session
+    if session is None:
+        return
+    with suppress(Exception):  # it may have ended just now
+        if is_classic(session):
+            session.sparkContext.cancelAllJobs()
+        else:
+            session.interruptAll()
