@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sql",),
     ("lake",),
     ("loading",),  # not beside the command line, which calls it
-    ("server"),
+    ("server", "datasource"),
 )
 # Above all layers: they show the package to its users.
 TOP = ("__init__", "__main__", "cli", "demo")

@@ -8,6 +8,7 @@ then cannot commit any more.
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import sqlalchemy as sa
 
@@ -31,15 +32,28 @@ class Heartbeat:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def register(self, txn_id: str, base_snapshot: int) -> None:
-        """Enter a transaction, before its first object."""
+    def register(
+        self, txn_id: str, base_snapshot: int, *, lasting: timedelta | None = None
+    ) -> None:
+        """Enter a transaction, before its first object.
+
+        With `lasting`, nobody has to renew it for so long: it goes on elsewhere.
+        """
         now = self._clock.now()
         with self._database.write() as connection:
             connection.execute(
                 sa.insert(t.transaction).values(
-                    txn_id=txn_id, base_snapshot=base_snapshot, started_at=now, heartbeat_at=now
+                    txn_id=txn_id,
+                    base_snapshot=base_snapshot,
+                    started_at=now,
+                    heartbeat_at=now + (lasting or timedelta(0)),
                 )
             )
+        if lasting is None:
+            self.renew(txn_id)
+
+    def renew(self, txn_id: str) -> None:
+        """Renew a transaction, from now on and until it has ended."""
         with self._lock:
             self._alive.add(txn_id)
             if self._thread is None:

@@ -146,9 +146,9 @@ def _repetitive(sample: pa.Table, columns: Sequence[Column]) -> Iterator[str]:
     for column, array in zip(columns, sample.columns, strict=True):
         if types.is_atomic(column.type):
             few = array.slice(0, _SAMPLE_ROWS)
-            if pa.types.is_null(few.type):  # bare NULLs, of which Arrow counts nothing
-                yield column.physical
-            elif pc.count_distinct(few).as_py() <= max(1, len(few) * _REPETITIVE):
+            # Bare NULLs have a type of which Arrow counts nothing.
+            nulls = pa.types.is_null(few.type)
+            if nulls or pc.count_distinct(few).as_py() <= max(1, len(few) * _REPETITIVE):
                 yield column.physical
         elif not _holds_floats(column.type):
             yield from _leaves(column.physical, column.type)

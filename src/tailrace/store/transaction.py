@@ -11,6 +11,8 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,14 @@ if TYPE_CHECKING:
     from tailrace.store.table import Table
 
 
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """A transaction that goes on in another process."""
+
+    id: str
+    base: int  # the snapshot that it reads
+
+
 class Transaction:
     """Begun by `lake.transaction()`; used as a context manager, it commits at the end."""
 
@@ -62,19 +72,27 @@ class Transaction:
         *,
         check: Callable[[], None] | None = None,
         lent: bool = False,
+        begun: Begun | None = None,
     ) -> None:
-        """`check` may stop it at any call. While it is `lent`, its owner alone ends it."""
+        """`check` may stop it at any call. While it is `lent`, its owner alone ends it.
+
+        With `begun`, it is the rest of a transaction that was handed over.
+        """
         self._runtime = runtime
         self._heartbeat = heartbeat
         self._job_ids: set[int] = set()  # jobs whose output it may write
         self._check = check
         self.lent = lent
-        self._work = Workspace(id=secrets.token_hex(8))
-        self._registered = False
+        self._work = Workspace(id=secrets.token_hex(8) if begun is None else begun.id)
+        self._registered = begun is not None
         self._lock = Lock()
         self._open = True
-        with runtime.database.read() as connection:
-            self.base = lookup.newest_snapshot(connection)
+        if begun is None:
+            with runtime.database.read() as connection:
+                self.base = lookup.newest_snapshot(connection)
+        else:
+            self.base = begun.base
+            heartbeat.renew(begun.id)
         # The snapshot that the commit created; the base while there is none.
         self.snapshot = self.base
 
@@ -293,8 +311,12 @@ class Transaction:
         self._register()
         table = work.info
         written = write_rows(self._runtime, table, rows, txn_id=self._work.id, op=op)
-        self._work.objects.extend(file.path for file in written.files)
+        self.own_objects(file.path for file in written.files)
         self._runtime.step("files written")
+        self._add(work, written, op)
+
+    def _add(self, work: TableWork, written: Written, op: Op) -> None:
+        table = work.info
         if table.key and written.rows:
             scan = self._scan(work)
             found = self._find_keys(
@@ -309,6 +331,14 @@ class Transaction:
                 )
             work.remove(found)
         work.written.append(written)
+
+    def add_written(self, schema: str, name: str, written: Written, op: Op) -> None:
+        """Add rows that others have put in files under this transaction's id; see `hand_over`."""
+        self._add(self._find_own(schema, name), written, op)
+
+    def own_objects(self, paths: Iterable[str]) -> None:
+        """Take objects that have its id in their names for its own: a rollback deletes them."""
+        self._work.objects.extend(paths)
 
     def delete(self, schema: str, name: str, what: object) -> None:
         """Delete the rows that match a predicate in Spark SQL, or that have one of the keys."""
@@ -343,8 +373,8 @@ class Transaction:
     def writer(self, name: str) -> FileWriter:
         """What writes a table's files for this transaction, in Spark's workers too.
 
-        For loaders, which read what Spark doesn't. What they write is then given to `add`, or is
-        theirs to delete; the sweep finds what they leave behind.
+        For loaders, which read what Spark doesn't. What they write is then given to `add_written`,
+        or is theirs to delete; the sweep finds what they leave behind.
         """
         work = self._find_own(*split_name(name))
         self._register()
@@ -355,15 +385,6 @@ class Transaction:
             txn_id=self._work.id,
             op=Op.APPEND,
         )
-
-    def add(self, name: str, files: Iterable[DataFile]) -> None:
-        """Add rows that stand in files of `writer`. Keys are not compared: there must be none."""
-        work = self._find_own(*split_name(name))
-        if work.info.key:
-            raise InvalidError(f"{work.info.full_name} has a primary key: use append or upsert")
-        written = Written(files=tuple(files))
-        self._work.objects.extend(file.path for file in written.files)
-        work.written.append(written)
 
     def _given_keys(self, table: TableInfo, given: object) -> Keys:
         """Keys that a user gave for a delete; other columns in them are ignored."""
@@ -412,6 +433,10 @@ class Transaction:
         """A table's description, as this transaction sees it."""
         return self._find(*split_name(name)).info
 
+    def own_info(self, name: str) -> TableInfo:
+        """The same of a table that it may write to."""
+        return self._find_own(*split_name(name)).info
+
     def written(self) -> list[tuple[TableInfo, int, int]]:
         """The tables whose rows it changes, with rows written or deleted, and bytes written."""
         found = []
@@ -428,6 +453,14 @@ class Transaction:
         return {work.base.id for work in works if work.dropped and work.base is not None}
 
     # --- end --------------------------------------------------------------------------------
+
+    def hand_over(self, lasting: timedelta) -> Begun:
+        """Let other processes go on, before anything is written: they have so long to commit."""
+        self._check_lent()
+        self._check_open()
+        self._heartbeat.register(self._work.id, self.base, lasting=lasting)
+        self._open = False
+        return Begun(id=self._work.id, base=self.base)
 
     def in_commit(self, also: Callable[[sa.Connection, int], None]) -> None:
         """Run `also(connection, snapshot)` inside the catalog transaction of the commit.

@@ -1,0 +1,205 @@
+"""Columns as they were read, turned into a table's types: whole columns at a time.
+
+Always true: a value is refused for what it is itself, never for what stands beside it. A column
+is converted at once; only if that fails is it halved until the values that don't fit are alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import InvalidError
+from tailrace.loading.rows import Block, Fitted, Lines, Misfit, shown
+from tailrace.store import rows as row_checks
+from tailrace.store import types
+from tailrace.store.schema import Column
+from tailrace.store.types import TIMESTAMP, TIMESTAMP_NTZ
+
+# A time that names a zone; the end of a date looks like one, too.
+_ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+
+Mask = npt.NDArray[np.bool_]
+Strict = Callable[[pa.Array], pa.Array]
+
+_REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, InvalidError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filling:
+    """How the columns of a file fill a table's."""
+
+    table: str  # for messages
+    columns: tuple[Column, ...]
+    places: tuple[int | None, ...]  # for each: its place in the file; None: it has none
+    time_zone: str | None = None
+
+    def fit(self, block: Block, part: int) -> Fitted:
+        """The rows of the table's types, and those that don't fit."""
+        bad = np.zeros(block.rows.num_rows, bool)
+        misfits = list(block.broken)
+        arrays = []
+        for column, place in zip(self.columns, self.places, strict=True):
+            if place is None:
+                given: pa.Array = pa.nulls(len(bad), column.type)
+            else:
+                given = _whole(block.rows.column(place))
+            values, failed = self._convert(given, column)
+            arrays.append(values)
+            misfits += self._misfits(block, np.flatnonzero(failed & ~bad), part, column, given)
+            bad |= failed
+        misfits.sort(key=lambda misfit: misfit.line)
+        rows = pa.table(arrays, names=[column.name for column in self.columns])
+        if bad.any():
+            return Fitted(
+                rows=rows.filter(pa.array(~bad)), lines=block.lines[~bad], misfits=misfits
+            )
+        return Fitted(rows=rows, lines=block.lines, misfits=misfits)
+
+    def _convert(self, given: pa.Array, column: Column) -> tuple[pa.Array, Mask]:
+        if pa.types.is_string(given.type) and not pa.types.is_string(column.type):
+            values, failed = from_text(given, column.type, self.time_zone)
+        else:
+            values, failed = sift(given, _fitting(self.table, column), column.type)
+        if not column.nullable and values.null_count:
+            failed = failed | _mask(pc.is_null(values))
+        return values, failed
+
+    def _misfits(
+        self, block: Block, rows: Lines, part: int, column: Column, given: pa.Array
+    ) -> Iterator[Misfit]:
+        if not len(rows):
+            return
+        plain = row_checks.plain_rows(pa.table([given.take(pa.array(rows))], names=["value"]))
+        for row, found in zip(rows, plain, strict=True):
+            value = None if found["value"] is None else shown(found["value"])
+            yield Misfit(
+                part=part,
+                line=int(block.lines[row]),
+                column=column.name,
+                value=value,
+                reason=_reason(value, column, self.time_zone),
+                text=block.text(int(row)),
+            )
+
+
+def _reason(value: str | None, column: Column, time_zone: str | None) -> str:
+    if value is None or (not value.strip() and not column.nullable):
+        return "it must not be NULL"
+    reason = f"{value!r} is no {types.spark_type(column.type)}"
+    if not pa.types.is_timestamp(column.type):
+        return reason
+    text = pa.array([value.strip()])
+    if column.type == TIMESTAMP and fits(text, TIMESTAMP_NTZ):
+        if time_zone is not None:
+            return f"{value!r} is not one point in time in {time_zone}"
+        return f"{reason}: it names no time zone; say which is meant with time_zone"
+    if column.type == TIMESTAMP_NTZ and fits(text, TIMESTAMP):
+        return f"{reason}: it names a time zone"
+    return reason
+
+
+def sift(given: pa.Array, strict: Strict, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    """What `strict` makes of values, with NULL for those that it refuses; and which these are."""
+    try:
+        return strict(given), np.zeros(len(given), bool)
+    except _REFUSALS:
+        if len(given) == 1:
+            return pa.nulls(1, kind), np.ones(1, bool)
+    half = len(given) // 2
+    (low, low_failed), (high, high_failed) = (
+        sift(part, strict, kind) for part in (given.slice(0, half), given.slice(half))
+    )
+    return pa.concat_arrays([low, high]), np.concatenate([low_failed, high_failed])
+
+
+def from_text(given: pa.Array, kind: pa.DataType, time_zone: str | None) -> tuple[pa.Array, Mask]:
+    """Texts as values of a type. Space around them does not count; nothing else is NULL."""
+
+    def strict(texts: pa.Array) -> pa.Array:
+        return _parse(texts, kind)
+
+    def local(texts: pa.Array) -> pa.Array:
+        return pc.assume_timezone(texts.cast(TIMESTAMP_NTZ), time_zone).cast(TIMESTAMP)
+
+    try:
+        return strict(given), np.zeros(len(given), bool)
+    except _REFUSALS:
+        trimmed = pc.utf8_trim_whitespace(given)
+    trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+    # What can't be a value by its looks is told at once: finding it by halving takes long.
+    failed = _mask(pc.fill_null(pc.invert(pc.match_substring_regex(trimmed, _looks(kind))), False))
+    values = pa.nulls(len(given), kind)
+    groups = [(~failed, strict)]
+    if time_zone is not None and kind == TIMESTAMP:
+        zoned = _mask(pc.fill_null(pc.match_substring_regex(trimmed, _ZONED), False))
+        groups = [(~failed & zoned, strict), (~failed & ~zoned, local)]
+    for some, convert in groups:
+        found, refused = sift(trimmed.filter(pa.array(some)), convert, kind)
+        values = pc.replace_with_mask(values, pa.array(some), found)
+        failed[np.flatnonzero(some)[refused]] = True
+    return values, failed
+
+
+def _looks(kind: pa.DataType) -> str:
+    """A pattern that every text of a type matches; others may, too."""
+    if pa.types.is_integer(kind):
+        return r"^-?[0-9]+$"
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return r"^[-+]?[0-9.iInN]"
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    return ""
+
+
+def fits(texts: pa.Array, kind: pa.DataType) -> bool:
+    """Whether all texts, without space around them, are values of a type."""
+    try:
+        _parse(texts, kind)
+    except _REFUSALS:
+        return False
+    return True
+
+
+def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    values = texts.cast(kind)
+    if pa.types.is_integer(kind) and _has_hex(texts):
+        raise InvalidError("a number in hexadecimal is not meant as one")
+    if pa.types.is_floating(kind) and pc.any(pc.is_inf(values)).as_py():
+        named = pc.match_substring(texts, "inf", ignore_case=True)
+        if pc.any(pc.and_not(pc.is_inf(values), named)).as_py():
+            raise InvalidError("a number is too large")
+    return values
+
+
+def _has_hex(texts: pa.Array) -> bool:
+    characters = texts.buffers()[2]
+    # A look at all characters first: it is many times cheaper.
+    array = np.frombuffer(characters or b"", np.uint8)
+    if not ((array == ord("x")) | (array == ord("X"))).any():
+        return False
+    return bool(pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py())
+
+
+def _fitting(table: str, column: Column) -> Strict:
+    open_column = replace(column, nullable=True)  # NULLs are looked at apart
+
+    def strict(values: pa.Array) -> pa.Array:
+        fitted = row_checks.fit(pa.table([values], names=[column.name]), table, [open_column])
+        return _whole(fitted.column(0)).cast(column.type)
+
+    return strict
+
+
+def _whole(array: pa.ChunkedArray) -> pa.Array:
+    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+
+
+def _mask(array: pa.Array) -> Mask:
+    found: Mask = array.to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,221 @@
+"""The one call: find the files, look at them, settle the table, load, commit.
+
+Always true: all files are one transaction. Either every row that fits is visible in one snapshot,
+or nothing of the load is, not even the table that it would have created.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.lake import Lake
+from tailrace.loading import infer
+from tailrace.loading.job import LoadJob, Outcome, Progress
+from tailrace.loading.layout import lay_out
+from tailrace.loading.locally import is_small, load_locally
+from tailrace.loading.options import (
+    Format,
+    OnDuplicate,
+    OnError,
+    OnExisting,
+    Options,
+    character,
+    one_of,
+    text_list,
+    zone,
+)
+from tailrace.loading.parts import Sized
+from tailrace.loading.report import check_place
+from tailrace.loading.shape import Shape, look_at, sample_bytes
+from tailrace.loading.source import InputFile, find_files
+from tailrace.loading.with_spark import load_with_spark
+from tailrace.log import get_logger
+from tailrace.store.schema import TableInfo
+from tailrace.store.transaction import Transaction
+
+log = get_logger("tailrace.loading")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadReport:
+    """What a load did."""
+
+    table: str
+    created: bool  # the table, by this load
+    snapshot: int  # that it created; the newest before, if it loaded nothing
+    files: int
+    rows: int  # loaded
+    rejected: int  # rows that did not fit
+    repeated: int  # rows left out because the input has their key twice (on_duplicate)
+    kept: int  # rows left out because the table has their key (on_existing)
+    seconds: float
+    engine: str  # "process" or "spark"
+
+
+def load(
+    lake: Lake,
+    files: str | Path | Iterable[str | Path],
+    table: str,
+    *,
+    format: str | None = None,  # noqa: A002  (what users call it)
+    create: bool = True,
+    primary_key: str | Iterable[str] | None = None,
+    on_error: str = "abort",
+    report: str | Path | None = None,
+    on_duplicate: str = "reject",
+    on_existing: str = "reject",
+    header: bool = True,
+    columns: str | Iterable[str] | None = None,
+    delimiter: str | None = None,
+    quote: str | None = '"',
+    null: str | Iterable[str] | None = None,
+    time_zone: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> LoadReport:
+    """Load files into a table, in one transaction.
+
+    load(lake, "orders/*.csv", "sales.orders", primary_key="id", on_error="skip")
+
+    `files` are paths, patterns and URLs of objects; their names say which format they are, unless
+    `format` does: "csv", "json" (an object on each line) or "parquet". A table that does not exist
+    is created, unless `create` is False, with the columns that are inferred and with
+    `primary_key`.
+
+    Rows that don't fit are an error that names them ("abort"), counted ("skip") or written to the
+    file `report` ("report"). `on_duplicate` says which row of a key is loaded that the input has
+    twice: "reject" the later ones, or the "first" or "last". `on_existing` says what is done with
+    a key that the table has: "reject" the row, "replace" the table's, or "keep" it.
+
+    For CSV: `header`, or else `columns` with their names; `delimiter`, `quote` (None: nothing
+    quotes), and `null`, texts that mean NULL beside an empty field. `time_zone` is the zone of
+    times that name none.
+    """
+    began = time.monotonic()
+    options = Options(
+        on_error=OnError(one_of(OnError, on_error, "on_error")),
+        on_duplicate=OnDuplicate(one_of(OnDuplicate, on_duplicate, "on_duplicate")),
+        on_existing=OnExisting(one_of(OnExisting, on_existing, "on_existing")),
+        format=None if format is None else Format(one_of(Format, format, "format")),
+        header=header,
+        columns=text_list(columns, "columns"),
+        delimiter=character(delimiter, "delimiter"),
+        quote=character(quote, "quote"),
+        nulls=text_list(null, "null") or (),
+        time_zone=zone(time_zone),
+    )
+    place = None if report is None else Path(report).expanduser()
+    _check(options, place)
+    key = text_list(primary_key, "primary_key") or ()
+    with lake.transaction() as txn:
+        found = find_files(files, txn.runtime.storage, options.format)
+        info = _find(lake, txn, table)
+        if info is None and not create:
+            raise NotFoundError(f"there is no table {table}: create it first, or let load do it")
+        shapes = _look(found, options, info)
+        created = info is None
+        if info is None:
+            info = _create(txn, table, shapes, key)
+        _check_key(info, key, options)
+        job = LoadJob(
+            txn=txn,
+            table=info,
+            created=created,
+            files=tuple(
+                Sized(file=file, shape=shape, layout=lay_out(file, shape, info, options))
+                for file, shape in zip(found, shapes, strict=True)
+            ),
+            options=options,
+            report=place,
+            tell=progress or (lambda _: None),
+        )
+        outcome = load_locally(job) if is_small(job) else None
+        engine = "process"
+        if outcome is None:
+            outcome, engine = load_with_spark(job), "spark"
+    done = _report(job, outcome, txn, engine, time.monotonic() - began)
+    log.info(
+        "loaded",
+        table=done.table,
+        snapshot=done.snapshot,
+        files=done.files,
+        rows=done.rows,
+        rejected=done.rejected,
+        seconds=round(done.seconds, 3),
+    )
+    return done
+
+
+def _check(options: Options, report: Path | None) -> None:
+    if (report is not None) != (options.on_error is OnError.REPORT):
+        raise InvalidError("a report file and on_error='report' go together: give both or neither")
+    if report is not None:
+        check_place(report)
+    if options.columns is not None and options.header:
+        raise InvalidError("columns name the fields of files without a header: say header=False")
+    if options.quote is not None and options.quote == options.delimiter:
+        raise InvalidError(f"{options.quote!r} can't both quote and delimit")
+
+
+def _find(lake: Lake, txn: Transaction, name: str) -> TableInfo | None:
+    try:
+        lake.table(name)
+    except NotFoundError:
+        return None
+    return txn.info(name)
+
+
+def _look(files: Sequence[InputFile], options: Options, table: TableInfo | None) -> list[Shape]:
+    names = options.columns
+    if names is None and table is not None:
+        names = tuple(column.name for column in table.columns)
+    size = sample_bytes(len(files))
+    return [look_at(file, options, size=size, names=names) for file in files]
+
+
+def _create(txn: Transaction, name: str, shapes: Iterable[Shape], key: Sequence[str]) -> TableInfo:
+    columns = infer.merged(shape.columns for shape in shapes)
+    if not columns:
+        raise InvalidError(f"the files are empty: create {name} first, there is nothing to infer")
+    txn.create_table(
+        name,
+        {column: infer.settled(kind) for column, kind in columns.items()},
+        primary_key=key,
+    )
+    return txn.info(name)
+
+
+def _check_key(table: TableInfo, key: Sequence[str], options: Options) -> None:
+    own = [column.name for column in table.key_columns]
+    if key and [name.casefold() for name in key] != [name.casefold() for name in own]:
+        said = f"the primary key {', '.join(own)}" if own else "no primary key"
+        raise InvalidError(f"{table.full_name} has {said}, not {', '.join(key)}")
+    if own:
+        return
+    if options.on_duplicate is not OnDuplicate.REJECT:
+        option = f"on_duplicate={options.on_duplicate.value!r}"
+    elif options.on_existing is not OnExisting.REJECT:
+        option = f"on_existing={options.on_existing.value!r}"
+    else:
+        return
+    raise InvalidError(f"{table.full_name} has no primary key: {option} needs one")
+
+
+def _report(
+    job: LoadJob, outcome: Outcome, txn: Transaction, engine: str, seconds: float
+) -> LoadReport:
+    return LoadReport(
+        table=job.table.full_name,
+        created=job.created,
+        snapshot=txn.snapshot,
+        files=len(job.files),
+        rows=outcome.loaded,
+        rejected=outcome.rejected,
+        repeated=outcome.repeated,
+        kept=outcome.kept,
+        seconds=seconds,
+        engine=engine,
+    )

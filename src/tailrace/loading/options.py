@@ -1,0 +1,102 @@
+"""What a user can say about a load, checked once, before any file is looked at."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tailrace.errors import InvalidError
+
+
+class Format(StrEnum):
+    """What a file holds."""
+
+    CSV = "csv"
+    JSON = "json"  # an object on each line
+    PARQUET = "parquet"
+
+
+class OnError(StrEnum):
+    """What becomes of rows that do not fit."""
+
+    ABORT = "abort"  # the first ones are named, and nothing is loaded
+    SKIP = "skip"  # they are counted
+    REPORT = "report"  # they are written to a file
+
+
+class OnDuplicate(StrEnum):
+    """Which rows are loaded of those that have the same key in the input."""
+
+    REJECT = "reject"  # the first; the others count as rows that do not fit
+    FIRST = "first"
+    LAST = "last"
+
+
+class OnExisting(StrEnum):
+    """What becomes of a row whose key the table has already."""
+
+    REJECT = "reject"  # it counts as a row that does not fit
+    REPLACE = "replace"  # it takes the place of the table's
+    KEEP = "keep"  # the table's stays
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How files are read, and what is done with rows in doubt. Sent to Spark's workers."""
+
+    on_error: OnError = OnError.ABORT
+    on_duplicate: OnDuplicate = OnDuplicate.REJECT
+    on_existing: OnExisting = OnExisting.REJECT
+    format: Format | None = None  # None: by the file's name
+    # For CSV.
+    header: bool = True
+    columns: tuple[str, ...] | None = None  # names of the fields, for files without a header
+    delimiter: str | None = None  # None: a comma, in .tsv files a tab
+    quote: str | None = '"'  # None: no character quotes
+    nulls: tuple[str, ...] = ()  # texts that mean NULL, beside nothing at all
+    # For CSV and JSON: the zone of times that don't name one. None: they don't fit a timestamp.
+    time_zone: str | None = None
+
+
+def one_of(kind: type[StrEnum], given: object, option: str) -> StrEnum:
+    """An option's value, or an error that says which there are."""
+    try:
+        return kind(str(given))
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise InvalidError(f"{option} is one of {known}, not {given!r}") from None
+
+
+def character(given: str | None, option: str) -> str | None:
+    """A single character, as a delimiter is; a tab may be spelled out."""
+    if given is None:
+        return None
+    text = {"\\t": "\t", "tab": "\t"}.get(given, given)
+    if len(text) != 1 or not text.isascii() or text in "\r\n":
+        raise InvalidError(f"{option} is a single ASCII character such as ',', not {given!r}")
+    return text
+
+
+def text_list(given: str | Iterable[str] | None, option: str) -> tuple[str, ...] | None:
+    """Names or texts: one, several, or not given."""
+    if given is None:
+        return None
+    found = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(text, str) for text in found):
+        raise InvalidError(f"{option} is text, not {given!r}")
+    return found
+
+
+def zone(given: str | None) -> str | None:
+    """A time zone's name, if there is such a zone."""
+    if given is None:
+        return None
+    try:
+        zoneinfo.ZoneInfo(given)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise InvalidError(
+            f"there is no time zone {given!r}: write it as in 'Europe/Berlin' or 'UTC'"
+        ) from None
+    return given
