@@ -20,6 +20,7 @@ from tailrace.errors import (
 from tailrace.version import __version__
 
 if TYPE_CHECKING:
+    from tailrace.datasource import register
     from tailrace.lake import Lake, Snapshot, connect
     from tailrace.propagation.changes import Changes
     from tailrace.propagation.consumer import JobContext, consumer
@@ -63,6 +64,7 @@ _PLACES = {
     "View": "views.views",
     "connect": "lake",
     "consumer": "propagation.consumer",
+    "register": "datasource",
     "trigger": "propagation.trigger",
 }
 
@@ -111,5 +113,6 @@ __all__ = [
     "__version__",
     "connect",
     "consumer",
+    "register",
     "trigger",
 ]

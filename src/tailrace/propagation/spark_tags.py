@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tailrace.store.spark_session import SparkProvider
+from tailrace.store.spark_session import SparkProvider, is_classic, with_those_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,20 +53,18 @@ class TaggingSpark(SparkProvider):
 # there, the context's own tags are used.
 
 
-def _is_classic(session: SparkSession) -> bool:
-    return not type(session).__module__.startswith("pyspark.sql.connect")
-
-
 def _add(session: SparkSession, tag: str) -> None:
-    session.sparkContext.addJobTag(tag) if _is_classic(session) else session.addTag(tag)
+    session.sparkContext.addJobTag(tag) if is_classic(session) else session.addTag(tag)
 
 
 def _remove(session: SparkSession, tag: str) -> None:
-    session.sparkContext.removeJobTag(tag) if _is_classic(session) else session.removeTag(tag)
+    session.sparkContext.removeJobTag(tag) if is_classic(session) else session.removeTag(tag)
 
 
 def _cancel(session: SparkSession, tag: str) -> None:
-    if _is_classic(session):
+    if is_classic(session):
         session.sparkContext.cancelJobsWithTag(tag)
-    else:
-        session.interruptTag(tag)
+        return
+    for one in with_those_beside(session):
+        with suppress(Exception):  # the server may have forgotten one of them
+            one.interruptTag(tag)

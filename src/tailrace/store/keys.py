@@ -190,8 +190,8 @@ def collect_places(rows: DataFrame, files: Iterable[LiveFile]) -> Places:
         arrays = [pa.array(list(found), pa.int64()), pa.array(bitmaps, pa.binary())]
         yield pa.RecordBatch.from_arrays(arrays, names=[FILE, "bitmap"])
 
-    bitmaps = rows.select(FILE, POS).mapInArrow(task, f"{FILE} bigint, bitmap binary")
     with spark_faults():
+        bitmaps = rows.select(FILE, POS).mapInArrow(task, f"{FILE} bigint, bitmap binary")
         collected = bitmaps.toArrow()
     known = {live.file.key for live in files}
     places: Places = {}

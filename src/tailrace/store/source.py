@@ -49,7 +49,15 @@ class ObjectSource(DataSource):
     place: Storage
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(self.place, json.loads(self.options["paths"]), to_arrow_schema(schema))
+        return _Reader(self.place, json.loads(self.options["paths"]), arrow_schema(schema))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The types in which Spark takes batches."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # before 4.3, there was no other zone
+        return to_arrow_schema(schema)
 
 
 class _Object(InputPartition):

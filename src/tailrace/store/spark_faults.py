@@ -12,7 +12,11 @@ from contextlib import contextmanager
 
 from tailrace import errors
 
-_UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+?)\.?\s")
+_UNREADABLE = re.compile(
+    # The latter at once, or with Connect not before the rows are asked for.
+    r"FAILED_READ_FILE\S* Encountered error while reading file (\S+?)\.?\s"
+    r"|PATH_NOT_FOUND\S* Path does not exist: (\S+?)\.?\s"
+)
 _OURS = re.compile(r"^tailrace\.errors\.(\w+Error): (.*)$", re.MULTILINE)
 
 
@@ -38,5 +42,5 @@ def _translate(error: Exception) -> errors.TailraceError | None:
         if isinstance(kind, type) and issubclass(kind, errors.TailraceError):
             return kind(found[2])
     if found := _UNREADABLE.search(text):
-        return errors.CorruptError(f"the object {found[1]} is missing or damaged")
+        return errors.CorruptError(f"the object {found[1] or found[2]} is missing or damaged")
     return None

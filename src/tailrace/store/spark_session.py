@@ -10,17 +10,18 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _lock = Lock()
 _beside: WeakKeyDictionary[SparkSession, dict[str, SparkSession]] = WeakKeyDictionary()
+_made: WeakSet[SparkSession] = WeakSet()  # all of those that are beside, or were
 
 
 class SparkProvider:
@@ -104,6 +105,7 @@ def session_beside(
             if make is None:
                 return session
             found = made[name] = make()
+            _made.add(found)
             for key, value in settings.items():
                 found.conf.set(key, value)
     if not is_classic(session):
@@ -115,9 +117,12 @@ def session_beside(
 
 
 @atexit.register
-def _forget_all() -> None:
-    """Once the interpreter is torn down, closing a client of Connect would wait for good."""
-    _beside.clear()
+def _close_all() -> None:
+    """Close clients of Connect: to do so while the interpreter is torn down would never end."""
+    for session in list(_made):
+        if not is_classic(session):
+            with suppress(Exception):
+                session.client.close()
 
 
 def with_those_beside(session: SparkSession) -> list[SparkSession]:

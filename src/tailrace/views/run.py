@@ -410,10 +410,11 @@ class Run:
 
     def close(self) -> None:
         """Let go of what Spark holds."""
-        for name in self._views:  # none, if Spark was not asked
-            self.session.catalog.dropTempView(f"{self._prefix}{name}")
+        # Frames first: a Connect server looks up the names in them once more.
         for frame in self._persisted:
             frame.unpersist()
+        for name in self._views:  # none, if Spark was not asked
+            self.session.catalog.dropTempView(f"{self._prefix}{name}")
 
 
 class _SessionOf(SparkProvider):

@@ -6,9 +6,9 @@ query means.
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+
+from tailrace.store.spark_session import is_classic, session_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +39,6 @@ _SMALL = {
 }
 # For some ten thousand rows, compiling a stage takes longer than interpreting it.
 _TINY = {"spark.sql.codegen.wholeStage": "false"}
-_lock = Lock()
-_known: WeakKeyDictionary[SparkSession, dict[bool, SparkSession]] = WeakKeyDictionary()
 
 
 def has_known_meaning(session: SparkSession | None) -> bool:
@@ -50,15 +48,22 @@ def has_known_meaning(session: SparkSession | None) -> bool:
 
 def small_session(session: SparkSession, *, tiny: bool) -> SparkSession:
     """The session for small plans, or for tiny ones, that belongs to a user's session."""
-    with _lock:
-        both = _known.setdefault(session, {})
-        found = both.get(tiny)
-        if found is None:
-            found = both[tiny] = session.newSession()
-            for name, value in {**_SMALL, **(_TINY if tiny else {})}.items():
-                found.conf.set(name, value)
+    name, settings = ("tiny", {**_SMALL, **_TINY}) if tiny else ("small", _SMALL)
+    found = session_beside(session, name, settings)
+    try:
+        _take_over(session, found)
+    except Exception:
+        if is_classic(session):
+            raise
+        # A Connect server forgets a session that nobody has used for an hour.
+        found = session_beside(session, name, settings, anew=True)
+        _take_over(session, found)
+    return found
+
+
+def _take_over(session: SparkSession, found: SparkSession) -> None:
+    """What queries mean in one session, they mean in the other."""
     for name in _MEANING:
         meant = session.conf.get(name)
         if meant is not None:
             found.conf.set(name, meant)
-    return found

@@ -152,6 +152,10 @@ class View:
         made = self._definition()
         return reader_of(made, [c.name for c in self._stored().info.columns])
 
+    def reading(self) -> tuple[str, exp.Select]:
+        """The stored table's name, and the query that shows its rows, for other readers."""
+        return str(self._options["table"]), self._reader()
+
     def to_df(self, at: int | None = None) -> DataFrame:
         """Its rows as a Spark DataFrame; at a snapshot, as they were then."""
         stored = self._stored().to_df(at)

@@ -1,0 +1,215 @@
+"""A table's or view's rows at a snapshot, read by Spark's tasks with Arrow.
+
+The catalog is asked once, for the files; tasks then read those, without the deleted rows. Small
+files share a task, and large ones are read by several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tailrace.datasource.place import Place
+from tailrace.datasource.skipping import may_match, understood
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.lake import Lake
+from tailrace.objects import Storage
+from tailrace.store import lookup, types
+from tailrace.store.deletes import DeleteFiles
+from tailrace.store.files import DataFile
+from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows
+from tailrace.store.schema import Column, split_name
+from tailrace.store.source import arrow_schema
+
+# What a task reads, in bytes of Parquet; opening a file counts as much as some rows.
+_TASK_BYTES = 32 * 1024 * 1024
+_OPEN_BYTES = 1024 * 1024
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a name means at a snapshot."""
+
+    scan: Scan
+    columns: tuple[Column, ...]  # that are shown
+    where: Column | None = None  # of a view: the rows are shown for which it is true
+
+
+def find(lake: Lake, name: str, at: int | None) -> Found:
+    """A table, or a view's stored rows; now, or at a snapshot."""
+    try:
+        view = lake.view(name)
+    except NotFoundError:
+        scan = _scan(lake, name, at)
+        return Found(scan=scan, columns=scan.table.columns)
+    stored, reader = view.reading()
+    if reader.args.get("limit") or reader.args.get("offset"):
+        raise InvalidError(
+            f"the view {view.name} has a LIMIT, which only Spark can apply: read it by "
+            f"lake.view({name!r}).to_df()"
+        )
+    scan = _scan(lake, stored, at)
+    where = reader.args.get("where")
+    return Found(
+        scan=scan,
+        columns=tuple(scan.table.column(item.name) for item in reader.selects),
+        where=None if where is None else scan.table.column(where.this.name),
+    )
+
+
+def _scan(lake: Lake, name: str, at: int | None) -> Scan:
+    schema, plain = split_name(name)
+    runtime = lake.runtime
+    with runtime.database.read_at_once() as connection:
+        if at is None:
+            at = lookup.newest_snapshot(connection)
+        else:
+            lookup.check_snapshot(connection, at)
+        table = lookup.find_table(connection, schema, plain, at, runtime.tenant)
+        if table is None:
+            raise NotFoundError(f"there is no table or view {schema}.{plain} at snapshot {at}")
+        files = lookup.data_files(connection, table, at)
+    return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
+
+
+def schema_of(found: Found) -> str:
+    """The columns as Spark declares them."""
+    return types.spark_schema(pa.schema([(c.name, c.type) for c in found.columns]))
+
+
+def _columns(found: Found, schema: StructType) -> tuple[Column, ...]:
+    """The columns of a schema, which may be some of those that there are."""
+    table = replace(found.scan.table, columns=found.columns)
+    chosen = []
+    for described in schema.jsonValue()["fields"]:
+        column = table.column(described["name"])
+        if types.from_spark(described["type"]) != column.type:
+            raise InvalidError(
+                f"{table.full_name}.{column.name} is {types.spark_type(column.type)}: "
+                "leave the schema out, or give the column this type"
+            )
+        chosen.append(column)
+    return tuple(chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The row groups of a file that begin in a range of its rows."""
+
+    file: DataFile
+    start: int
+    stop: int
+    size: int  # about how many bytes
+
+
+class Task(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(len(pieces))
+        self.pieces = tuple(pieces)
+
+
+def tasks_of(files: Iterable[DataFile]) -> list[InputPartition]:
+    """Files as tasks of about the same size."""
+    tasks: list[InputPartition] = []
+    held: list[Piece] = []
+    for piece in (piece for file in files for piece in _pieces(file)):
+        if held and sum(p.size for p in held) + piece.size > _TASK_BYTES:
+            tasks.append(Task(held))
+            held = []
+        held.append(piece)
+    return [*tasks, Task(held)] if held else tasks
+
+
+def _pieces(file: DataFile) -> list[Piece]:
+    count = max(1, min(round(file.size / _TASK_BYTES), file.rows))
+    edges = [file.rows * n // count for n in range(count + 1)]
+    size = file.size // count + _OPEN_BYTES
+    return [Piece(file=file, start=start, stop=stop, size=size) for start, stop in pairwise(edges)]
+
+
+class TableReader(DataSourceReader):
+    """Reads the rows that were found. It is sent to the tasks."""
+
+    def __init__(self, storage: Storage, found: Found, schema: StructType) -> None:
+        self._storage, self._at, self._where = storage, found.scan.at, found.where
+        self._columns = _columns(found, schema)
+        self._schema = arrow_schema(schema)
+        self._files = tuple(live.file for live in found.scan.files)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": ()}  # a task gets those that it reads
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return tasks_of(self._files)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Task):  # of an empty table, Spark makes up another
+            deletes = DeleteFiles(self._storage)
+            for piece in partition.pieces:
+                yield from self._read(piece, deletes)
+
+    def _read(self, piece: Piece, deletes: DeleteFiles) -> Iterator[pa.RecordBatch]:
+        file = piece.file
+        dead = np.zeros(file.rows, bool)
+        dead[deletes.read(file.deletes).at(self._at)] = True
+        columns = (*self._columns, *([] if self._where is None else [self._where]))
+        with self._storage.open_read(file.path) as source:
+            parquet = pq.ParquetFile(source, pre_buffer=True)
+            check_rows(self._storage, file, parquet.metadata)
+            present = set(parquet.schema_arrow.names)
+            names = list(dict.fromkeys(c.physical for c in columns if c.physical in present))
+            starts = group_starts(parquet.metadata)
+            for group in range(parquet.num_row_groups):
+                start, stop = int(starts[group]), int(starts[group + 1])
+                if not piece.start <= start < piece.stop or dead[start:stop].all():
+                    continue
+                held = parquet.read_row_group(group, columns=names)
+                yield from self._shown(held, columns, dead[start:stop])
+
+    def _shown(
+        self, held: pa.Table, columns: Sequence[Column], dead: Any
+    ) -> Iterator[pa.RecordBatch]:
+        rows = named_rows(held, columns, len(dead))
+        if dead.any():
+            rows = rows.filter(pa.array(~dead))
+        if self._where is not None:
+            rows = rows.filter(rows.column(len(columns) - 1))
+        arrays = [rows.column(number).cast(field.type) for number, field in enumerate(self._schema)]
+        # With Spark's own idea of what may be NULL.
+        yield from pa.table(arrays, schema=self._schema).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+class SkippingReader(TableReader):
+    """Also leaves out the files that cannot hold a row for which a query's conditions are true."""
+
+    def __init__(self, storage: Storage, found: Found, schema: StructType, *, place: Place) -> None:
+        super().__init__(storage, found, schema)
+        self._place: Place | None = place
+        self._table = found.scan.table
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_place": None}  # tasks need no catalog
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's)
+        conditions = understood(filters, self._columns)
+        if conditions and self._files:
+            assert self._place is not None
+            ids = tuple({condition.column.id for condition in conditions})
+            with self._place.open() as lake, lake.runtime.database.read() as connection:
+                known = lookup.file_stats(connection, self._table, ids, self._at)
+            self._files = tuple(
+                file for file in self._files if may_match(known.get(file.id, {}), conditions)
+            )
+        # All of them: a file that is left may hold other rows, too.
+        return filters
