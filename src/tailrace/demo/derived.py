@@ -1,0 +1,149 @@
+"""What the demo derives from the shop: a few views, each of another kind, and a replica.
+
+Indexes will be a third kind beside VIEWS and REPLICAS: one more tuple here, and one more branch in
+`create` and in `check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.demo.shop import ORDERS, SCHEMA
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """One derived object: what it is called, and what the screen says of it."""
+
+    name: str
+    what: str  # the kind of query, in a word or two
+    shows: str  # what it is good for
+    trigger: str | Mapping[str, Any]
+    # Under what its job is registered.
+    job: tuple[str, str]
+    query: str  # in Spark SQL, over the shop's tables and the views here
+    is_cheap: bool = True  # whether reading its rows needs no Spark: all but those with a LIMIT
+
+    @property
+    def rhythm(self) -> str:
+        """When it is refreshed, in words."""
+        if isinstance(self.trigger, str):
+            return "at each change"
+        return f"every {self.trigger['schedule']['interval'].replace('s', ' s')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica(Derived):
+    """A copy of some rows of a table."""
+
+    source: str
+    where: str
+
+
+def _every(interval: str) -> dict[str, Any]:
+    return {"job_type": "periodic", "schedule": {"interval": interval}}
+
+
+def _view(name: str, **fields: Any) -> Derived:
+    full = f"{SCHEMA}.{name}"
+    return Derived(name=full, job=(full, "view"), **fields)
+
+
+def _replica(name: str, *, source: str, where: str, **fields: Any) -> Replica:
+    query = f"SELECT * FROM {source} WHERE {where}"  # noqa: S608  (our own names)
+    full = f"{SCHEMA}.{name}"
+    return Replica(
+        name=full,
+        what="replica",
+        job=(source, name),
+        source=source,
+        where=where,
+        query=query,
+        **fields,
+    )
+
+
+CITIES = f"{SCHEMA}.cities"
+# A view that reads others stands behind them.
+VIEWS = (
+    _view(
+        "open_orders",
+        what="filter",
+        shows="orders that wait to be sent",
+        trigger="greedy",
+        query="""
+            SELECT id, customer_id, status, placed_at
+            FROM shop.orders
+            WHERE status IN ('placed', 'paid')
+        """,
+    ),
+    _view(
+        "revenue",
+        what="join + sum",
+        shows="what each city spends on each category",
+        trigger="default",
+        query="""
+            SELECT c.city, p.category, count(*) AS lines, sum(l.quantity * l.price) AS revenue
+            FROM shop.order_lines l
+            JOIN shop.orders o ON o.id = l.order_id
+            JOIN shop.customers c ON c.id = o.customer_id
+            JOIN shop.products p ON p.id = l.product_id
+            GROUP BY c.city, p.category
+        """,
+    ),
+    _view(
+        "cities",
+        what="view on view",
+        shows="the same by city",
+        trigger="default",
+        query="""
+            SELECT city, sum(lines) AS lines, sum(revenue) AS revenue
+            FROM shop.revenue
+            GROUP BY city
+        """,
+    ),
+    _view(
+        "best_sellers",
+        what="top 10",
+        shows="what sells best, at today's price",
+        trigger=_every("5s"),
+        is_cheap=False,
+        query="""
+            SELECT p.id, p.name, p.price, sum(l.quantity) AS sold
+            FROM shop.order_lines l
+            JOIN shop.products p ON p.id = l.product_id
+            GROUP BY p.id, p.name, p.price
+            ORDER BY sold DESC, p.id
+            LIMIT 10
+        """,
+    ),
+)
+REPLICAS = (
+    _replica(
+        "on_their_way",
+        shows="a table of its own with some of the orders",
+        trigger=_every("2s"),
+        source=ORDERS,
+        where="status = 'shipped'",
+    ),
+)
+ALL: tuple[Derived, ...] = (*VIEWS, *REPLICAS)
+
+
+def create(lake: Lake) -> list[str]:
+    """Create what is not there yet; returns the names of those."""
+    there, made = set(lake.views()), []
+    for view in VIEWS:
+        if view.name not in there:
+            lake.create_view(view.name, view.query, trigger=view.trigger)
+            made.append(view.name)
+    for replica in REPLICAS:
+        consumer = {"kind": "replica", "table": replica.name, "where": replica.where}
+        if lake.jobs.register(*replica.job, {"consumer": consumer, "trigger": replica.trigger}):
+            made.append(replica.name)
+    return made

@@ -1,0 +1,227 @@
+"""The demo from beginning to end: a shop, what is derived from it, a live part, and the proof.
+
+Always true: the shop is made in one transaction and everything else as jobs of the lake, so that
+a demo that was killed anywhere goes on when it is started again with the same directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tailrace.demo import derived, shop, tables, texts
+from tailrace.demo.check import check_all
+from tailrace.demo.child import Child, start_from
+from tailrace.demo.cost import recompute_seconds
+from tailrace.demo.freshness import Watcher, refreshes
+from tailrace.demo.interrupt import closing, first_only_sets, in_background, terminable
+from tailrace.demo.quiet import stderr_aside
+from tailrace.demo.result import Result, document
+from tailrace.demo.screen import Screen
+from tailrace.errors import InvalidError, JobFailedError, UnavailableError
+from tailrace.lake import CATALOG_FILE, Lake, connect
+from tailrace.propagation.job import State
+from tailrace.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tailrace.propagation.status import JobStatus
+
+_COMMITS_PER_SECOND = 4.0
+_LOOK = 0.3  # seconds between two looks at the lake
+_PATIENCE = 300.0  # seconds for the builds, and for the last refreshes
+_SUBMIT = "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"
+_SETTINGS = Settings(
+    # What a killed demo was doing is taken over sooner than a busy cluster should.
+    node_timeout=timedelta(seconds=6),
+    # Small refreshes are Python's work: more at once would only make each take longer.
+    workers=1,
+)
+
+
+def play(*, seconds: float, scale: float, keep: str | Path | None, output: str) -> int:
+    """Run the demo; see `tailrace.demo.run`."""
+    if output not in {"text", "json"}:
+        raise InvalidError(f"the demo's output is text or json, not {output!r}")
+    if not 1 <= seconds <= 86_400:
+        raise InvalidError(f"the live part takes from 1 second to a day, not {seconds:g} seconds")
+    sizes = shop.Sizes.of(scale)
+    try:
+        with terminable(), stderr_aside() as stderr, _place(keep) as place:
+            screen = Screen(stderr if output == "json" else sys.stdout)
+            try:
+                with closing(connect(place, settings=_SETTINGS)) as lake:
+                    made = _Play(screen, lake, place, is_kept=keep is not None)
+                    found = made.run(sizes, seconds)
+            except KeyboardInterrupt:
+                screen.say("Stopped." if keep is None else f"Stopped: {place} can go on any time.")
+                raise
+            if output == "json":
+                print(json.dumps(found, indent=2))
+            return 0 if found["ok"] else 1
+    except KeyboardInterrupt:
+        # Nothing is waited for, neither threads nor Spark, which ends with this process.
+        sys.stdout.flush()
+        os._exit(130)
+
+
+@contextmanager
+def _place(keep: str | Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(
+            prefix="tailrace-demo-", ignore_cleanup_errors=True
+        ) as directory:
+            yield Path(directory) / "shop.lake"
+        return
+    place = Path(keep).expanduser()
+    if place.is_dir() and any(place.iterdir()) and not (place / CATALOG_FILE).exists():
+        raise InvalidError(f"{place} has other files in it: give --keep a new directory")
+    yield place
+
+
+class _Play:
+    """One run: each scene is a method, in the order of the file."""
+
+    def __init__(self, screen: Screen, lake: Lake, place: Path, *, is_kept: bool) -> None:
+        self._screen, self._lake, self._place, self._is_kept = screen, lake, place, is_kept
+        self._began = time.monotonic()
+        self._is_new = False
+        self._began_at = self._live_from = lake.snapshot
+
+    def run(self, sizes: shop.Sizes, seconds: float) -> dict[str, Any]:
+        """All scenes; returns what was found out."""
+        spark = in_background(self._start_spark)
+        rows = self._shop(sizes, spark)
+        child = Child(self._place, rate=_COMMITS_PER_SECOND)
+        try:
+            with closing(self._lake.serving()):
+                self._derive()
+                since = datetime.now(UTC)
+                passed = self._live(child, seconds, since)
+                self._settle(child)
+        finally:
+            child.end()
+        results = self._results(child, since)
+        self._screen.phase("Try next", texts.NEXT_KEPT if self._is_kept else texts.NEXT)
+        for command in texts.commands(self._place if self._is_kept else None):
+            self._screen.command(command)
+        return document(
+            results=results,
+            commits=child.commits,
+            lake=str(self._place) if self._is_kept else None,
+            is_new=self._is_new,
+            rows=rows,
+            began_at=self._began_at,
+            live_seconds=passed,
+            seconds=time.monotonic() - self._began,
+        )
+
+    def _start_spark(self) -> SparkSession:
+        """Start Spark, which takes seconds."""
+        # For a run this short: the JVM's better compiler takes more of two cores than it gives.
+        # Measured at scales 1 and 6, the recomputes of `cost` take no longer without it.
+        os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SUBMIT)
+        return self._lake.spark
+
+    def _shop(self, sizes: shop.Sizes, spark: Future[SparkSession]) -> dict[str, int]:
+        screen, lake = self._screen, self._lake
+        self._is_new = not shop.is_there(lake)
+        screen.phase("A shop", texts.SHOP if self._is_new else texts.SHOP_THERE)
+        if self._is_new:
+            began = time.monotonic()
+            rows = shop.create(lake, sizes)
+            took = f"{time.monotonic() - began:.1f} s"
+            screen.say(f"{texts.counted(rows)}, in one transaction: {took}")
+        with screen.working("Spark starts", "Spark has started"):
+            try:
+                spark.result()
+            except Exception as error:
+                reason = str(error).splitlines()[0]
+                raise UnavailableError(
+                    f"Spark did not start ({reason}): it needs Java 17 or newer; "
+                    "tailrace doctor says what is missing"
+                ) from error
+        if not self._is_new:
+            rows = {name: lake.table(name).to_df().count() for name in shop.TABLES}
+            screen.say(f"{texts.counted(rows)}, at snapshot {lake.snapshot}")
+        return rows
+
+    def _derive(self) -> None:
+        screen, lake = self._screen, self._lake
+        screen.phase("What is derived from it", texts.DERIVED)
+        screen.show(tables.derived())
+        derived.create(lake)
+        deadline = time.monotonic() + _PATIENCE
+        with screen.working("They are built", "All are built") as tell:
+            while waiting := self._unbuilt():
+                failed = [job for job in waiting if job.state is State.ERROR]
+                if failed or time.monotonic() > deadline:
+                    names = ", ".join(f"{job.table} ({job.error})" for job in failed or waiting)
+                    raise JobFailedError(f"this was not built: {names}")
+                tell(f"{len(derived.ALL) - len(waiting)} of {len(derived.ALL)} are built")
+                time.sleep(_LOOK)
+
+    def _unbuilt(self) -> list[JobStatus]:
+        own = {one.job for one in derived.ALL}
+        jobs = [job for job in self._lake.jobs.list() if (job.table, job.name) in own]
+        return [job for job in jobs if job.watermark is None]
+
+    def _live(self, child: Child, seconds: float, since: datetime) -> float:
+        screen = self._screen
+        screen.phase("Live", texts.LIVE)
+        ended = threading.Event()
+        with first_only_sets(ended):
+            watcher = Watcher(self._lake, child.commits, since=since)
+            self._live_from = self._lake.snapshot
+            child.begin(start_from(self._lake))
+            began = time.monotonic()
+            with screen.live(seconds) as draw:
+                while not ended.is_set():
+                    passed = time.monotonic() - began
+                    draw(watcher.look(), passed)
+                    if passed >= seconds:
+                        break
+                    child.check()
+                    ended.wait(min(_LOOK, seconds - passed))
+        if ended.is_set():
+            screen.say("Ended early. It is still checked; once more Ctrl-C quits at once.")
+        return time.monotonic() - began
+
+    def _settle(self, child: Child) -> None:
+        self._screen.phase("Is it right?", texts.CHECKED)
+        child.stop()
+        with self._screen.working("The last refreshes", "All is fresh"):
+            self._lake.run_until_fresh(timeout=_PATIENCE)
+
+    def _results(self, child: Child, since: datetime) -> list[Result]:
+        screen, lake = self._screen, self._lake
+        with screen.working("Spark computes and compares", "All is checked"):
+            checks = check_all(lake)
+        screen.show(tables.checks(checks))
+        screen.phase("What it took", texts.TOOK)
+        with screen.working("Spark recomputes each, twice", "Each is measured"):
+            once = recompute_seconds(lake, at=self._live_from)
+        results = [
+            Result(
+                derived=one,
+                check=check,
+                refreshes=refreshes(lake, one, child.commits, since=since),
+                recompute_seconds=once[one.name],
+            )
+            for one, check in zip(derived.ALL, checks, strict=True)
+        ]
+        screen.show(tables.costs(results))
+        screen.say(texts.HOW_MEASURED)
+        screen.say(texts.IN_MEMORY)
+        return results

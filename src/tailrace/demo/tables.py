@@ -1,0 +1,189 @@
+"""What the demo's tables look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.bar import Bar
+from rich.console import ConsoleDimensions, Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tailrace.demo.check import Check
+from tailrace.demo.derived import ALL
+from tailrace.demo.freshness import Line, Picture
+from tailrace.demo.result import Result
+
+_WIDE = 92  # columns from which on there is room for everything
+_HIGH = 22  # lines from which on there is room for what happens
+_RECENT = 6
+
+
+def short(name: str) -> str:
+    """A name without its schema."""
+    return name.rpartition(".")[2]
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    return made
+
+
+def derived() -> Table:
+    """What there is to follow the shop."""
+    made = _table("name", "what it is", "refreshed", "what it shows")
+    for one in ALL:
+        made.add_row(Text(one.name, "bold"), one.what, one.rhythm, Text(one.shows, "dim"))
+    return made
+
+
+# --- live -------------------------------------------------------------------------------------
+
+
+def live(
+    picture: Picture, passed: float, seconds: float, size: ConsoleDimensions
+) -> RenderableType:
+    """The picture of a moment."""
+    parts: list[RenderableType] = [_freshness(picture, is_wide=size.width >= _WIDE)]
+    if size.height >= _HIGH:
+        parts += [Text(), _happening(picture, size.width), Text()]
+    return Group(*parts, _progress(picture, passed, seconds))
+
+
+def _freshness(picture: Picture, *, is_wide: bool) -> Table:
+    numbers = ("rows", "watermark", "took", "runs")
+    names = ["name", "what it is", "rows", "watermark", "behind", "strategy", "took", "runs"]
+    if not is_wide:
+        names.remove("watermark")
+    made = _table(*names, right=numbers)
+    made.columns[names.index("behind")].min_width = 17  # nothing moves when it is behind
+    for line in picture.lines:
+        cells: list[RenderableType] = [
+            Text(short(line.derived.name), "bold"),
+            line.derived.what,
+            "" if line.rows is None else f"{line.rows:,}",
+            "" if line.watermark is None else f"{line.watermark}",
+            _behind(line),
+            Text(line.strategy or "", "cyan"),
+            "" if line.seconds is None else f"{1000 * line.seconds:,.0f} ms",
+            f"{line.refreshes}",
+        ]
+        if not is_wide:
+            del cells[3]
+        made.add_row(*cells)
+    return made
+
+
+def _behind(line: Line) -> Text:
+    if line.error is not None:
+        return Text("error", "bold red")
+    if line.watermark is None:
+        return Text("not built yet", "yellow")
+    if not line.commits_behind:
+        return Text("fresh", "green")
+    return Text(f"{_count(line.commits_behind, 'commit')}, {line.seconds_behind:.1f} s", "yellow")
+
+
+def _happening(picture: Picture, width: int) -> Table:
+    """What the writer does, and beside it what one of the views says."""
+    beside = 44
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(width=max(20, width - beside - 2), no_wrap=True, overflow="ellipsis")
+    grid.add_column(width=beside, no_wrap=True)
+    grid.add_row(Text("what the writer commits", "bold"), Text("shop.cities, as it is", "bold"))
+    most = max((revenue for _, revenue in picture.cities), default=1.0)
+    bars = [_bar(city, revenue, most) for city, revenue in picture.cities[:_RECENT]]
+    texts = [
+        Text(f"{commit.snapshot:>5}  {commit.text}", "dim" if number else "")
+        for number, commit in enumerate(picture.recent[:_RECENT])
+    ]
+    for number in range(_RECENT):
+        left = texts[number] if number < len(texts) else Text()
+        grid.add_row(left, bars[number] if number < len(bars) else Text())
+    return grid
+
+
+def _bar(city: str, revenue: float, most: float) -> Table:
+    row = Table.grid(padding=(0, 1))
+    row.add_column(width=8, no_wrap=True)
+    row.add_column(width=20)
+    row.add_column(width=13, justify="right", no_wrap=True)
+    row.add_row(city, Bar(most, 0, revenue, color="cyan"), f"{revenue:,.2f}")
+    return row
+
+
+def _progress(picture: Picture, passed: float, seconds: float) -> Table:
+    row = Table.grid(padding=(0, 2))
+    bar = ProgressBar(total=seconds, completed=min(passed, seconds), width=24)
+    row.add_row(bar, f"{min(passed, seconds):.0f} of {seconds:.0f} s", _pace(picture))
+    return row
+
+
+def _pace(picture: Picture) -> str:
+    return f"{_count(picture.commits, 'commit')}, {picture.rate:.1f} a second"
+
+
+def progress_line(picture: Picture, passed: float, seconds: float) -> str:
+    """The same in a line."""
+    late = [
+        f"{short(line.derived.name)} {line.error or f'{line.seconds_behind:.1f} s'}"
+        for line in picture.lines
+        if line.commits_behind or line.error
+    ]
+    shown = f"behind are {', '.join(late)}" if late else "all is fresh"
+    return f"{passed:4.0f} of {seconds:.0f} s: {_count(picture.commits, 'commit')}; {shown}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+# --- at the end ---------------------------------------------------------------------------------
+
+
+def checks(done: Sequence[Check]) -> Table:
+    """What came of the checks."""
+    made = _table("name", "rows", "at snapshot", "equal to a recompute?", right=("rows",))
+    for check in done:
+        answer = Text("ok", "bold green") if check.ok else Text(check.details, "bold red")
+        made.add_row(Text(check.name, "bold"), f"{check.rows:,}", f"{check.watermark}", answer)
+    return made
+
+
+def costs(results: Sequence[Result]) -> Table:
+    """Refreshing against recomputing."""
+    numbers = ("refreshes", "took", "one recompute", "instead", "faster", "delay")
+    made = _table("name", *numbers, "strategies", right=numbers)
+    made.columns[-1].no_wrap = False
+    for result in results:
+        done = result.refreshes
+        ways = ", ".join(f"{way} {count}" for way, count in done.strategies.items())
+        made.add_row(
+            Text(short(result.check.name), "bold"),
+            f"{done.count}",
+            f"{done.seconds:.1f} s",
+            f"{result.recompute_seconds:.2f} s",
+            f"{result.recompute_every_time:.1f} s",
+            _times(done.seconds, result.recompute_every_time),
+            "" if done.delay is None else f"{done.delay:.1f} s",
+            Text(ways, "dim"),
+        )
+    took = sum(result.refreshes.seconds for result in results)
+    instead = sum(result.recompute_every_time for result in results)
+    count = sum(result.refreshes.count for result in results)
+    made.add_section()
+    made.add_row(
+        "all", f"{count}", f"{took:.1f} s", "", f"{instead:.1f} s", _times(took, instead), "", ""
+    )
+    return made
+
+
+def _times(took: float, instead: float) -> Text:
+    if not took:
+        return Text("")
+    times = f"{instead / took:.1f}×"  # noqa: RUF001  (times, not a letter)
+    return Text(times, "bold green" if instead >= took else "bold yellow")

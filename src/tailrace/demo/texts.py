@@ -1,0 +1,65 @@
+"""What the demo says: a sentence or two for each part, and what to try next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+SHOP = (
+    "Four tables with primary keys: Parquet files in a directory, and a catalog in SQLite beside "
+    "them. They are filled in one transaction, while Spark starts."
+)
+SHOP_THERE = (
+    "Four tables with primary keys: Parquet files in a directory, and a catalog in SQLite beside "
+    "them. They are there already, as the last commit left them, and go on."
+)
+DERIVED = (
+    "Materialized views of several kinds, and a replica. Each is a job that follows its tables; "
+    "the first build runs on Spark."
+)
+LIVE = (
+    "Another process sells, ships, cancels and changes prices. What is derived follows by itself: "
+    "each refresh reads what has changed, and commits its rows together with the snapshot that "
+    "they reflect, the watermark. Ctrl-C goes on to the checks."
+)
+CHECKED = (
+    "The writer stops. Each derived table is compared, row by row, with what Spark computes anew "
+    "from the shop's tables at the same snapshot."
+)
+TOOK = (
+    "The refreshes, and beside them the same queries run anew each time, as one does without views."
+)
+HOW_MEASURED = (
+    "took: all refreshes as they were recorded, beside the writer and each other. one recompute: "
+    "the query in plain Spark SQL over the tables as the live part found them, written as "
+    "Parquet; the second of two runs, with nothing else running. instead: that, once for each "
+    "refresh. delay: from a commit to a table that has it, the median."
+)
+IN_MEMORY = (
+    "Refreshes as small as these run in this process and start no Spark job (only the replica's "
+    "condition needs one): with tables as small as these, that is much of what is won. --scale 10 "
+    "has ten times the rows, and the same changes."
+)
+NEXT = "This lake was temporary. Keep one with the first of these, and look around with the others:"
+NEXT_KEPT = "The lake stays where it is. Look around:"
+
+
+def commands(place: Path | None) -> list[str]:
+    """What to type next, on a lake that was kept or on one that will be."""
+    lake = "shop.lake" if place is None else shlex.quote(str(place))
+    query = "SELECT name, price, sold FROM shop.best_sellers ORDER BY sold DESC"
+    look = [
+        f"tailrace status --lake {lake}",
+        f'tailrace sql --lake {lake} -c "{query}"',
+        f"tailrace explain shop.revenue --lake {lake}",
+        f"tailrace verify --lake {lake}",
+        f"tailrace serve --lake {lake}",
+    ]
+    again = f"tailrace demo --keep {lake}"
+    return [again, *look] if place is None else [*look, f"{again}   # goes on"]
+
+
+def counted(rows: dict[str, int]) -> str:
+    """How many rows there are, table by table."""
+    parts = (f"{count:,} {name.rpartition('.')[2]}" for name, count in rows.items())
+    return ", ".join(parts).replace("_", " ")
