@@ -97,7 +97,10 @@ def connect(
         directory = Path(lake).expanduser().absolute()
         if directory.exists() and not directory.is_dir():
             raise InvalidError(f"{directory} is a file: a lake is a directory")
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidError(f"no lake can be made at {directory}: {error.strerror}") from error
         beside = normalize_data_path(directory / "data")
         database = Database(directory / CATALOG_FILE, lock_timeout=settings.lock_timeout)
     creator = f"Tailrace {__version__}"

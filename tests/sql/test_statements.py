@@ -46,7 +46,7 @@ def test_tables_and_literals_need_no_spark(lake: tailrace.Lake) -> None:
     assert made.snapshot == lake.snapshot
     lake.sql(
         "INSERT INTO odd (a, d, x, l, t) VALUES "
-        "(-1, DATE '2026-01-31', 1, array(1, 2), TIMESTAMP '2026-01-31 12:00:00'),"
+        "(-1, DATE '2026-01-31', 1, array(1, 2), TIMESTAMP '2026-01-31 12:00:00+00:00'),"
         "(:a, DATE '2026-02-01', 1e3, NULL, NULL)",
         {"a": 7},
     )
@@ -123,6 +123,44 @@ def test_queries_are_sparks_with_the_lakes_names(lake: tailrace.Lake) -> None:
     assert rows(lake, "SELECT count(*) FROM of_spark") == [(3,)]
     lake.spark.catalog.dropTempView("of_spark")
     assert "Scan" in lake.sql("EXPLAIN SELECT * FROM sales.orders").text
+
+
+@pytest.mark.usefixtures("spark")
+def test_odd_spellings_mean_what_they_say(lake: tailrace.Lake) -> None:
+    assert rows(lake, "SELECT /*+ BROADCAST(o) */ count(*) FROM sales.orders o") == [(3,)]
+    assert rows(lake, "SELECT of.id FROM sales.orders AS of WHERE of.id = 1") == [(1,)]
+    sampled = "SELECT count(*) FROM sales.orders TABLESAMPLE (100 PERCENT) REPEATABLE (5)"
+    assert rows(lake, sampled) == [(3,)]
+    lake.sql("CREATE TABLE `a{b}` AS SELECT 1 AS x, named_struct('y', 2) AS s")
+    assert rows(lake, "TABLE `a{b}`") == [(1, {"y": 2})]
+    lake.sql("CREATE TABLE nested AS SELECT named_struct('y', 2) AS s")
+    assert rows(lake, "SELECT main.nested.s.y FROM main.nested") == [(2,)]
+    twice = lake.sql("SELECT a.id, b.id FROM sales.orders a JOIN sales.orders b ON a.id = b.id - 1")
+    assert twice.columns == ["id", "id_2"]
+    assert {"id": 1, "id_2": 2} in twice.to_pylist()
+    # Words of the language that are names here.
+    lake.sql("CREATE TABLE spans (id INT, start INT, `end` INT, w STRUCT<end: INT, x: INT>)")
+    lake.sql("INSERT INTO spans (id, start, `end`) VALUES (1, 2, 3)")
+    lake.sql(
+        "UPDATE spans AS s SET start = :start, `end` = s.end + :end WHERE s.end = 3 AND id = 1",
+        {"start": 10, "end": 20},
+    )
+    assert rows(lake, "SELECT start, `end` FROM spans") == [(10, 23)]
+    lake.sql("DELETE FROM sales.orders WHERE sales.orders.id = 1 OR note = r'where'")
+    assert rows(lake, "SELECT count(*) FROM sales.orders") == [(2,)]
+
+
+@pytest.mark.usefixtures("spark")
+def test_literals_are_stored_as_spark_would(lake: tailrace.Lake) -> None:
+    lake.sql("CREATE TABLE a (n DECIMAL(10,2), w DECIMAL(38,10), t TIMESTAMP)")
+    lake.sql("CREATE TABLE b (n DECIMAL(10,2), w DECIMAL(38,10), t TIMESTAMP)")
+    wide, time = "12345678901234567890.1234567890", "TIMESTAMP '2026-01-01 00:00:00'"
+    values = f"(0.125, {wide}, {time}), (-0.145, 1, NULL)"
+    lake.sql(f"INSERT INTO a VALUES {values}; INSERT INTO b SELECT * FROM VALUES {values}")
+    assert rows(lake, "SELECT * FROM a EXCEPT ALL SELECT * FROM b") == []
+    assert rows(lake, "SELECT max(n), min(n) FROM a") == [(Decimal("0.13"), Decimal("-0.15"))]
+    lake.sql("INSERT INTO a VALUES (1, 1, NULL) LIMIT 0")
+    assert rows(lake, "SELECT count(*) FROM a") == [(2,)]
 
 
 @pytest.mark.usefixtures("spark")
@@ -229,6 +267,16 @@ def test_views_are_built_refreshed_and_verified(lake: tailrace.Lake) -> None:
     ]
     described = lake.sql("DESCRIBE sales.by_customer").to_pylist()
     assert [row["column"] for row in described] == ["customer", "total"]
+    # Asked for before the build, it is forgotten with that.
+    lake.sql("CREATE MATERIALIZED VIEW ids AS SELECT id FROM sales.orders")
+    assert lake.sql("REFRESH MATERIALIZED VIEW ids FULL").to_pylist()[0]["strategy"] == "build"
+    lake.sql("INSERT INTO sales.orders VALUES (4, 'eve', 1, NULL)")
+    assert lake.sql("REFRESH MATERIALIZED VIEW ids").to_pylist()[0]["strategy"] == "append"
+    lake.sql("DELETE FROM sales.orders WHERE id = 4; PAUSE JOB ids")
+    with pytest.raises(tailrace.InvalidError, match="resume its job first"):
+        lake.sql("REFRESH MATERIALIZED VIEW ids FULL")
+    assert lake.view("ids").watermark is not None
+    lake.sql("DROP MATERIALIZED VIEW ids")
     lake.sql("CREATE OR REPLACE MATERIALIZED VIEW sales.by_customer AS SELECT id FROM sales.orders")
     lake.sql("REFRESH MATERIALIZED VIEW sales.by_customer")
     assert rows(lake, "SELECT count(id) FROM sales.by_customer") == [(3,)]

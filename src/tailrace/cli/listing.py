@@ -8,7 +8,9 @@ import typer
 
 from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption, opened
 
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many, at most.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=1, max=1_000_000_000, help="How many, at most.")
+]
 
 
 def status(

@@ -80,9 +80,9 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(value)
+        return f"{value:.15g}" if math.isfinite(value) else str(value)
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="seconds")
+        return value.isoformat(sep=" ")
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list | dict | tuple):

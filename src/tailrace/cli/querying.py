@@ -89,7 +89,7 @@ def show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool =
         result, rows = cancellable(lake, work)
     took = f"({time.monotonic() - started:.2f} s)"
     if as_json:
-        document(rows[0] if result.message else rows)
+        document(rows[0] if result.message else rows[:most])
     elif result.message:
         say(f"{result.message} {took}")
     elif result.text:

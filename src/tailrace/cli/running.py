@@ -51,7 +51,7 @@ def serve(
     for module in modules or ():
         try:
             import_module(module)
-        except ModuleNotFoundError as error:
+        except (ImportError, ValueError) as error:
             raise typer.BadParameter(
                 f"cannot import {module}: {error}", param_hint="--import"
             ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
+from tailrace.cli.options import without_password
 from tailrace.cli.printing import say
 from tailrace.cli.querying import show
 from tailrace.cli.spark import CancelledError
@@ -106,9 +108,8 @@ def shell(lake: Lake, place: str, *, limit: int) -> None:
         complete_while_typing=False,
         prompt_continuation="     ... ",
     )
-    say(
-        f"{place}: snapshot {lake.snapshot}, {len(lake.tables())} tables. help; exit; Ctrl-D leaves"
-    )
+    shown = f"{without_password(place)}: snapshot {lake.snapshot}, {len(lake.tables())} tables"
+    say(f"{shown}. help; exit; Ctrl-D leaves")
     while True:
         try:
             text = session.prompt("tailrace> ").strip()
@@ -123,7 +124,8 @@ def shell(lake: Lake, place: str, *, limit: int) -> None:
             say(_HELP)
             continue
         _run(lake, text, limit=limit)
-        names.refresh()
+        with suppress(TailraceError):  # others drop tables, too
+            names.refresh()
 
 
 def _run(lake: Lake, text: str, *, limit: int) -> None:
@@ -134,3 +136,5 @@ def _run(lake: Lake, text: str, *, limit: int) -> None:
         say("cancelled")
     except TailraceError as error:
         say(f"error: {error}")
+    except Exception as error:  # noqa: BLE001  (a session is not lost to a statement)
+        say(f"error: {type(error).__name__}: {error}")

@@ -77,11 +77,9 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
             cancelled = True
         if cancelled:  # again and again: Spark may be starting, or between two jobs
             _cancel(lake)
-    if cancelled:
-        raise CancelledError
     if "error" in box:
-        raise box["error"]
-    value: T = box["value"]
+        raise CancelledError if cancelled else box["error"]
+    value: T = box["value"]  # even after Ctrl-C: what was done is done, and has to be said
     return value
 
 

@@ -18,7 +18,7 @@ from tailrace.sql.script import Statement
 from tailrace.store.schema import quoted_name
 
 _WORD = re.compile(r"[^\W\d]\w*")
-_PAIRS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
+_PAIRS = {"(": ")", "CASE": "END"}
 
 
 class Cursor:
@@ -60,7 +60,7 @@ class Cursor:
         if place >= len(self._tokens):
             return ""
         token = self._tokens[place]
-        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        if self.text[token.start : token.end + 1] != token.text:  # in quotes of some kind
             return ""
         return str(token.text).upper()
 
@@ -139,17 +139,27 @@ class Cursor:
 
         CASE … END counts as parentheses, since its WHEN and END are words like others.
         """
-        start, depth = self.offset, 0
-        end = start
+        start = end = self.offset
+        opened: list[str] = []
         while not self.at_end:
-            token, word = self._tokens[self._place], self.word()
-            if depth == 0 and (word in stops or word == ")"):
+            word = self.word()
+            if self._is_name():  # t.end, :end
+                word = ""
+            if not opened and (word in stops or word == ")"):
                 break
-            depth += _PAIRS.get(token.token_type, 0)
-            depth += {"CASE": 1, "END": -1}.get(word, 0)
-            end = token.end + 1
+            if word in _PAIRS:
+                opened.append(_PAIRS[word])
+            elif opened and word == opened[-1]:
+                opened.pop()
+            end = self._tokens[self._place].end + 1
             self._move(1)
         return Span(start=start, end=end)
+
+    def _is_name(self) -> bool:
+        """Whether the next token stands where only a name can: after a dot or a colon."""
+        before = self._tokens[self._place - 1].text if self._place else ""
+        near = before in (".", ":") or self.word(1) in (".", ":")
+        return near and _WORD.fullmatch(self._tokens[self._place].text) is not None
 
     def inside(self) -> Span:
         """What is in the parentheses that are next; they are passed over."""

@@ -29,7 +29,7 @@ def fault(
     before = text[: span.start]
     number = before.count("\n") + 1
     column = span.start - (before.rfind("\n") + 1) + 1
-    line = (text.splitlines() or [""])[number - 1] if number <= len(text.splitlines()) else ""
+    line = text.split("\n")[number - 1]
     length = min(max(1, span.end - span.start), max(1, len(line) - column + 1), _MOST_MARKED)
     margin = f"{number} | "
     shown = [

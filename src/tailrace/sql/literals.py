@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +17,8 @@ class NotALiteralError(ValueError):
 
 def rows_of(tree: exp.Expr, args: Mapping[str, Any]) -> list[list[Any]]:
     """The rows of a `VALUES (…), (…)` that has only literals."""
-    if not isinstance(tree, exp.Values):
+    beside = {name for name, value in tree.args.items() if value} - {"expressions", "alias"}
+    if not isinstance(tree, exp.Values) or beside:  # ORDER BY, LIMIT
         raise NotALiteralError
     return [
         [value_of(one, args) for one in (row.expressions if isinstance(row, exp.Tuple) else [row])]
@@ -54,7 +56,12 @@ def _number(text: str) -> Any:
     if text.isdecimal():
         return int(text)
     # As in Spark: 1.5 is a decimal, 1e3 is a double.
-    return float(text) if "e" in text.lower() else Decimal(text)
+    if "e" not in text.lower():
+        return Decimal(text)
+    number = float(text)
+    if not math.isfinite(number):
+        raise NotALiteralError
+    return number
 
 
 def _moment(tree: exp.Cast) -> Any:
@@ -65,7 +72,8 @@ def _moment(tree: exp.Cast) -> Any:
             return date.fromisoformat(text)
         if tree.to.this == exp.DataType.Type.TIMESTAMPTZ:
             moment = datetime.fromisoformat(text)
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            if moment.tzinfo:  # else it is meant in the zone of Spark's session
+                return moment
     except ValueError:
         raise NotALiteralError from None
     raise NotALiteralError

@@ -6,6 +6,7 @@ says it means. What the lake does not have is left to Spark if Spark has it (a t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.sql import system
@@ -24,13 +25,17 @@ from tailrace.sql.fault import Span, nearest
 from tailrace.sql.script import tokens_of
 from tailrace.sql.shown import Shown
 from tailrace.store import types
-from tailrace.store.schema import fold, quoted_name
+from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _WORDS_OF_A_VERSION = ("FOR", "VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "AS", "OF")
+
+
+_LARGEST = 2**63 - 1
+_OPERATORS = ("+", "-", "*", "/", "||")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +79,19 @@ def frame_of(
     *,
     given: Mapping[str, DataFrame] | None = None,
     shown: Shown | None = None,
+    target: str | None = None,
 ) -> DataFrame:
     """The DataFrame of a query. `given` are frames under names that go before the lake's.
+
+    `target` is a table that one of them stands for, under its own name.
 
     `shown` is the text that errors show, if that is not the query's own.
     """
     shown = shown or Shown(text=sql, offset=0)
     tree = parse(sql, shown)
     frames_given = {fold(name): frame for name, frame in (given or {}).items()}
-    text, frames = _with_frames(door, sql, tree, frames_given, shown)
+    own = set() if target is None else {_folded(*split_name(target))}
+    text, frames = _with_frames(door, sql, tree, frames_given, shown, own)
     with shown.spark_faults():
         return door.spark.sql(text, dict(args) if args else None, **frames)
 
@@ -91,6 +100,8 @@ def parse(sql: str, shown: Shown) -> exp.Expr:
     """The tree of a query, which is only looked at."""
     try:
         return sqlglot.parse_one(sql, dialect="spark")
+    except RecursionError as error:
+        raise InvalidError("this query is nested too deeply to be read") from error
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise _parse_fault(sql, shown, first) from error
@@ -98,7 +109,7 @@ def parse(sql: str, shown: Shown) -> exp.Expr:
 
 def _parse_fault(sql: str, shown: Shown, facts: Mapping[str, Any]) -> InvalidError:
     fragment = str(facts.get("highlight") or "")
-    lines = sql.splitlines(keepends=True)
+    lines = [f"{line}\n" for line in sql.split("\n")]
     line = min(max(int(facts.get("line") or 1), 1), max(len(lines), 1))
     # sqlglot counts to the last letter of what it does not understand.
     start = sum(map(len, lines[: line - 1])) + int(facts.get("col") or 1) - max(len(fragment), 1)
@@ -121,6 +132,8 @@ def _named_tables(tree: exp.Expr) -> Iterator[_Named]:
         name = table.this
         if not isinstance(name, exp.Identifier) or "start" not in name.meta:
             continue  # a function
+        if table.find_ancestor(exp.Hint):
+            continue  # an alias, in a comment of which sqlglot counts the letters anew
         schema = table.args.get("db")
         if schema is None and _is_local(table, fold(name.name)):
             continue
@@ -159,13 +172,18 @@ def _given_names(found: exp.With) -> set[str]:
 
 
 def _with_frames(
-    door: Door, sql: str, tree: exp.Expr, given: Mapping[str, DataFrame], shown: Shown
+    door: Door,
+    sql: str,
+    tree: exp.Expr,
+    given: Mapping[str, DataFrame],
+    shown: Shown,
+    plain: set[tuple[str, str]],
 ) -> tuple[str, dict[str, DataFrame]]:
     tokens = tokens_of(sql)
     frames: dict[str, DataFrame] = {}
     edits: list[_Edit] = []
     seen: dict[tuple[str, str | None], str] = {}
-    plain: set[tuple[str, str]] = set()  # tables that columns may name with their schema
+    # `plain` are tables that columns may name with their schema.
     for named in _named_tables(tree):
         place = next(n for n, t in enumerate(tokens) if t.end + 1 == named.span.end)
         version, until = _version(tokens, place + 1)
@@ -179,25 +197,33 @@ def _with_frames(
             seen[key] = f"tailrace_{len(frames)}"
             frames[seen[key]] = frame
         edits.append(_Edit(span=Span(start=named.span.start, end=until), new=f"{{{seen[key]}}}"))
-        if not named.tree.alias:
+        if named.tree.args.get("alias") is None:
             after = _after_sample(tokens, place, until)
             edits.append(
-                _Edit(span=Span(start=after, end=after), new=f" AS {types.quote(named.name)}")
+                _Edit(
+                    span=Span(start=after, end=after),
+                    new=f" AS {_escaped(types.quote(named.name))}",
+                )
             )
-            plain.add((fold(named.schema or "main"), fold(named.name)))
+            plain.add(_folded(named.schema or "main", named.name))
     edits += _without_schemas(tree, plain)
     return (_edited(sql, edits) if frames else sql), frames
+
+
+def _folded(schema: str, name: str) -> tuple[str, str]:
+    return fold(schema), fold(name)
 
 
 def _without_schemas(tree: exp.Expr, plain: set[tuple[str, str]]) -> Iterator[_Edit]:
     """`sales.orders.id` is `orders.id` once the table stands under its alias."""
     for column in tree.find_all(exp.Column):
-        schema, table = column.args.get("db"), column.args.get("table")
-        if schema is None or table is None or "start" not in schema.meta:
-            continue
-        if (fold(schema.name), fold(table.name)) in plain:
-            span = Span(start=schema.meta["start"], end=table.meta["start"])
-            yield _Edit(span=span, new="")
+        # With a field of a struct, sqlglot calls the schema a catalog.
+        parts = [column.args.get(name) for name in ("catalog", "db", "table")]
+        for schema, table in itertools.pairwise(part for part in parts if part is not None):
+            if "start" in schema.meta and (fold(schema.name), fold(table.name)) in plain:
+                span = Span(start=schema.meta["start"], end=table.meta["start"])
+                yield _Edit(span=span, new="")
+                break
 
 
 def _version(tokens: list[Token], place: int) -> tuple[str | None, int]:
@@ -207,9 +233,12 @@ def _version(tokens: list[Token], place: int) -> tuple[str | None, int]:
     while place < len(tokens) and tokens[place].text.upper() in _WORDS_OF_A_VERSION:
         words.append(tokens[place].text.upper())
         place += 1
-    if words[-2:] != ["AS", "OF"] or place >= len(tokens):
+    if len(words) < 3 or words[-2:] != ["AS", "OF"] or place >= len(tokens):
         return None, until
-    return f"{words[-3]} {tokens[place].text}", tokens[place].end + 1
+    value, after = tokens[place], "".join(token.text for token in tokens[place + 1 : place + 2])
+    is_literal = value.token_type in (TokenType.NUMBER, TokenType.STRING)
+    text = value.text if is_literal and after not in _OPERATORS else ""
+    return f"{words[-3]} {text}", value.end + 1
 
 
 def _after_sample(tokens: list[Token], place: int, until: int) -> int:
@@ -218,9 +247,10 @@ def _after_sample(tokens: list[Token], place: int, until: int) -> int:
     if not rest or rest[0].text.upper() != "TABLESAMPLE":
         return until
     depth = 0
-    for token in rest[1:]:
+    for token, after in zip(rest[1:], [*rest[2:], None], strict=True):
         depth += {"(": 1, ")": -1}.get(token.text, 0)
-        if depth == 0:
+        more = after is not None and after.text.upper() in ("REPEATABLE", "(")
+        if depth == 0 and token.text == ")" and not more:
             return token.end + 1
     return until
 
@@ -284,8 +314,10 @@ def _system_frame(door: Door, place: _Place, named: _Named) -> DataFrame:
 def _snapshot(door: Door, place: _Place, version: str) -> int:
     """The snapshot that `VERSION AS OF …` or `TIMESTAMP AS OF …` means."""
     kind, _, value = version.partition(" ")
+    if not value:
+        raise place.fault(f"{kind} AS OF takes a literal, no expression")
     if "VERSION" in kind:
-        if not value.isdecimal():
+        if not value.isdecimal() or int(value) > _LARGEST:
             raise place.fault(f"VERSION AS OF takes a snapshot's number, not {value!r}")
         return int(value)
     try:

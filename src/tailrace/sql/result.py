@@ -45,7 +45,7 @@ class Result:
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
-        return list(self._kinds if not self.is_query else self.to_df().columns)
+        return list(self._kinds) if not self.is_query else _unique(self.to_df().columns)
 
     def to_df(self) -> DataFrame:
         """The rows as a Spark DataFrame."""
@@ -72,7 +72,8 @@ class Result:
         else:
             with self._shown.spark_faults():
                 rows = self.to_df().limit(limit).toArrow()
-        found: list[dict[str, Any]] = rows.slice(0, limit).to_pylist()
+        named = rows.rename_columns(_unique(rows.column_names))  # a dict has a name once
+        found: list[dict[str, Any]] = named.slice(0, limit).to_pylist()
         return found
 
     def collect(self) -> list[Any]:
@@ -86,6 +87,18 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<tailrace.Result {self.message or ', '.join(self.columns)}>"
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names of which none is there twice: `id`, `id_2`."""
+    found: list[str] = []
+    for name in names:
+        number, made = 1, name
+        while made in found:
+            number += 1
+            made = f"{name}_{number}"
+        found.append(made)
+    return found
 
 
 def done(

@@ -95,6 +95,7 @@ class Refresh:
             started += self._start_spark()
             self._build()
             built = Choice(strategy=Strategy.FULL, cost=0)
+            self._memory.pop(FULL, None)
             again = AGAIN * (time.monotonic() - started)
             self._remember(built, self._facts(moved=False), again)
             return Strategy.BUILD

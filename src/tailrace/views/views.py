@@ -215,9 +215,13 @@ class View:
     def _ask_for_all(self, row: Any, timeout: float | None) -> Any:
         """Note that the next run computes all of it; what runs at the moment is waited for."""
         for _ in range(_TRIES):
+            if row.state in (State.PAUSED, State.CANCELED):
+                raise InvalidError(f"the view {self.name} is {row.state}: resume its job first")
             status = json.loads(row.status)
             status["memory"] = {**status.get("memory", {}), FULL: True}
-            if self._make_stale(row, status=json.dumps(status)):
+            # An iteration that failed need not be tried again: this one takes its place.
+            also = {"claim_to": None, "epoch": row.epoch + 1}
+            if self._make_stale(row, status=json.dumps(status), **also):
                 return row
             self._run(row, timeout)
             row = self._row()
@@ -227,13 +231,15 @@ class View:
         """If a function of the moment says something else by now, all of it is stale."""
         said = json.loads(row.status).get("memory", {}).get("moment")
         moments = tuple(json.loads(row.spec)["consumer"].get("moment", ()))
-        if said and said != moment_text(moments, self._context.runtime.clock.now()):
+        now = self._context.runtime.clock.now()
+        if said and said != moment_text(moments, now) and row.claim_to is None:
             self._make_stale(row)
 
     def _make_stale(self, row: Any, **values: Any) -> bool:
         """Forget what it reflects, unless it is running."""
         c = t.job.c
-        conditions = (c.node_id.is_(None), c.claim_to.is_(None), c.epoch == row.epoch)
+        # Not only the epoch: a run that has ended since leaves that alone, and changed the row.
+        conditions = (c.node_id.is_(None), c.lsn == row.lsn)
         with self._context.runtime.database.lock() as connection:
             return joblog.write(connection, row.job_id, *conditions, watermark=None, **values)
 

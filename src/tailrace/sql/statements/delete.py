@@ -31,10 +31,11 @@ class Delete:
         with door.transaction() as txn:
             frame = names.frame_of(
                 door,
-                f"SELECT {FILE}, {POS} FROM {edits.TARGET} AS {quote(self.alias)} WHERE {where}",
+                f"SELECT {FILE}, {POS} FROM {edits.TARGET} AS {quote(self.alias)} WHERE ({where})",
                 args,
                 given={edits.TARGET: edits.target(door, txn, self.name)},
                 shown=shown,
+                target=self.name if self.alias == split_name(self.name)[1] else None,
             )
             with shown.spark_faults():
                 found = edits.apply(door, txn, self.name, frame)

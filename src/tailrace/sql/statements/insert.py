@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
 
+from tailrace.errors import InvalidError
 from tailrace.sql import names
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
@@ -18,6 +19,10 @@ from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.store.schema import Column, TableInfo, fold
+from tailrace.store.types import spark_type
+
+# Twice what a decimal may have: enough to round any of them.
+_DIGITS = 77
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +112,16 @@ def _of_kind(value: Any, kind: pa.DataType) -> Any:
         return [_of_kind(one, kind.value_type) for one in value]
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
-    if pa.types.is_floating(kind):
-        return float(value)
-    if pa.types.is_decimal(kind):
-        number = Decimal(str(value))
-        return number.quantize(Decimal(1).scaleb(-kind.scale))
-    if pa.types.is_integer(kind) and isinstance(value, Decimal) and value == int(value):
-        return int(value)
+    try:
+        if pa.types.is_floating(kind):
+            return float(value)
+        if pa.types.is_decimal(kind):
+            with localcontext(prec=_DIGITS, rounding=ROUND_HALF_UP):  # as Spark rounds
+                return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+        if pa.types.is_integer(kind) and isinstance(value, Decimal) and value == int(value):
+            return int(value)
+    except (ArithmeticError, ValueError) as error:
+        raise InvalidError(f"{value} does not fit {spark_type(kind)}") from error
     return value
 
 
@@ -127,11 +135,11 @@ def read(cursor: Cursor) -> Insert:
         while True:
             start = cursor.offset
             column = cursor.name("a column")
-            columns.append((column, Span(start=start, end=start + len(column))))
+            columns.append((column, Span(start=start, end=cursor.last_end)))
             if not cursor.accept(","):
                 break
         cursor.expect(")")
-    if cursor.word() not in ("VALUES", "SELECT", "WITH", "FROM", "TABLE", "("):
+    if cursor.word() not in ("VALUES", "SELECT", "WITH", "FROM", "("):
         for word in ("VALUES", "SELECT", "WITH"):
             cursor.accept(word)
         raise cursor.fail()

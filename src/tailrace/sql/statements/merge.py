@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from tailrace.store.types import quote
 
 # Marks the rows of the source, among those of the join.
 _FROM_SOURCE = f"{STORE_PREFIX}source"
+_RANDOM = re.compile(r"\b(rand|randn|random|randstr|uuid|uniform|shuffle)\s*\(", re.IGNORECASE)
 _MATCHED, _BY_TARGET, _BY_SOURCE = "matched", "not matched", "not matched by source"
 
 
@@ -53,6 +55,7 @@ class Merge:
                 args,
                 given={edits.TARGET: edits.target(door, txn, self.name)},
                 shown=shown,
+                target=self.name if self.alias == split_name(self.name)[1] else None,
             )
             with shown.spark_faults():
                 found = edits.apply(door, txn, self.name, frame)
@@ -86,7 +89,7 @@ class Merge:
         return (
             f"SELECT {', '.join(items)} FROM {edits.TARGET} AS {target} {join} JOIN "
             f"(SELECT *, true AS {_FROM_SOURCE} FROM {self.source}) AS {source} "
-            f"ON {self.cursor.cut(self.on)} WHERE {any_of}"
+            f"ON ({self.cursor.cut(self.on)}) WHERE {any_of}"
         )
 
     def _has(self, when: str) -> bool:
@@ -184,7 +187,7 @@ def _clause(cursor: Cursor) -> Clause:
             when = _BY_SOURCE
         else:
             cursor.accept("BY", "TARGET")
-    condition = cursor.upto("THEN") if cursor.accept("AND") else None
+    condition = _condition(cursor) if cursor.accept("AND") else None
     cursor.expect("THEN")
     if when == _BY_TARGET:
         cursor.expect("INSERT")
@@ -198,6 +201,19 @@ def _clause(cursor: Cursor) -> Clause:
     return Clause(when=when, condition=condition, action="UPDATE", sets=sets)
 
 
+def _condition(cursor: Cursor) -> Span:
+    """What a clause asks for. It is looked at more than once for a row, and has to say the same."""
+    found = cursor.upto("THEN")
+    if found.start == found.end:
+        raise cursor.fail("the condition is missing")
+    random = _RANDOM.search(cursor.cut(found))
+    if random is not None:
+        place = Span(start=found.start + random.start(), end=found.start + random.end() - 1)
+        hint = "compute it in the source: USING (SELECT …, rand() AS dice FROM …) AS s"
+        raise cursor.refuse(place, "a condition of MERGE cannot be random", hint=hint)
+    return found
+
+
 def _inserted(cursor: Cursor) -> tuple[Assignment, ...]:
     if cursor.accept("*"):
         return ()
@@ -206,7 +222,7 @@ def _inserted(cursor: Cursor) -> tuple[Assignment, ...]:
     while True:
         start = cursor.offset
         name = cursor.name("a column")
-        columns.append((name, Span(start=start, end=start + len(name))))
+        columns.append((name, Span(start=start, end=cursor.last_end)))
         if not cursor.accept(","):
             break
     cursor.expect(")")
@@ -214,6 +230,8 @@ def _inserted(cursor: Cursor) -> tuple[Assignment, ...]:
     values = []
     while True:
         values.append(cursor.upto(","))
+        if values[-1].start == values[-1].end:
+            raise cursor.fail("a value is missing")
         if not cursor.accept(","):
             break
     if len(values) != len(columns):

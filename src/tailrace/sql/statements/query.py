@@ -27,5 +27,9 @@ class Query:
 
 def read(cursor: Cursor) -> Query:
     """All that is left is the query."""
+    if cursor.accept("TABLE"):  # which sqlglot does not know
+        return Query(
+            sql=f"SELECT * FROM {cursor.cut(cursor.rest())}", shown=Shown(text=cursor.text)
+        )
     span = cursor.rest()
     return Query(sql=cursor.cut(span), shown=Shown(text=cursor.text, offset=span.start))

@@ -14,7 +14,7 @@ from tailrace.sql.door import Door
 from tailrace.sql.result import Result, listed
 
 WHAT = ("TABLES", "VIEWS", "INDEXES", "JOBS", "ITERATIONS", "SNAPSHOTS", "SCHEMAS")
-_LIMIT = 100
+_LIMIT, _MOST = 100, 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,6 @@ class Show:
 def read(cursor: Cursor) -> Show:
     """After SHOW."""
     what = cursor.one_of(WHAT)
-    limit = cursor.integer("how many") if cursor.accept("LIMIT") else None
+    limit = min(cursor.integer("how many"), _MOST) if cursor.accept("LIMIT") else None
     cursor.end()
     return Show(what=what, limit=limit)

@@ -128,6 +128,9 @@ def read_create(cursor: Cursor) -> CreateTable:
                 if fold(column) in map(fold, columns):
                     span = Span(start=start, end=start + len(column))
                     raise cursor.refuse(span, f"the column {column} is there twice")
+                if is_key and key:
+                    hint = "a key of several columns is written after them: PRIMARY KEY (a, b)"
+                    raise cursor.fail("there is a primary key already", hint=hint)
                 columns[column] = kind
                 key += [column] if is_key else []
             if not cursor.accept(","):

@@ -47,7 +47,7 @@ class Update:
                 else f"{quote(self.alias)}.{quote(c.name)}"
                 for c in table.columns
             )
-            where = f" WHERE {cut(self.where)}" if self.where is not None else ""
+            where = f" WHERE ({cut(self.where)})" if self.where is not None else ""
             frame = names.frame_of(
                 door,
                 f"SELECT {FILE}, {POS}, true AS {edits.COMES}, {items} "
@@ -55,6 +55,7 @@ class Update:
                 args,
                 given={edits.TARGET: edits.target(door, txn, self.name)},
                 shown=shown,
+                target=self.name if self.alias == split_name(self.name)[1] else None,
             )
             with shown.spark_faults():
                 found = edits.apply(door, txn, self.name, frame)
@@ -90,7 +91,7 @@ def read_sets(cursor: Cursor, *stops: str) -> Iterator[Assignment]:
         if cursor.accept("."):  # alias.column
             start = cursor.offset
             column = cursor.name("the column")
-        place = Span(start=start, end=start + len(column))
+        place = Span(start=start, end=cursor.last_end)
         cursor.expect("=")
         value = cursor.upto(",", *stops)
         if value.start == value.end:

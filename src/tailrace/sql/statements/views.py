@@ -17,6 +17,7 @@ from tailrace.store.schema import fold
 from tailrace.views.explain import Explanation
 from tailrace.views.view import POLICIES
 
+_HIGHEST = 1_000_000
 _OPTIONS = ("trigger", "interval", "policy", "priority")
 
 
@@ -34,13 +35,12 @@ class CreateView:
     def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
         if self.if_not_exists and fold(self.name) in map(fold, door.views()):
             return done(lambda: door.spark, f"the view {self.name} exists already")
-        given = self.options.values
         door.create_view(
             self.name,
             self.cursor.cut(self.query),
             trigger=self._trigger(),
             policy=self._policy(),
-            priority=int(given.get("priority", 0)),
+            priority=self._priority(),
             replace=self.replace,
         )
         message = (
@@ -59,9 +59,18 @@ class CreateView:
             )
         return str(policy)
 
+    def _priority(self) -> int:
+        given = self.options.values.get("priority", 0)
+        if not isinstance(given, int) or isinstance(given, bool) or abs(given) > _HIGHEST:
+            raise self.options.refuse("priority", f"a priority is a whole number, not {given!r}")
+        return given
+
     def _trigger(self) -> Any:
         given = self.options.values
         trigger = given.get("trigger", "periodic" if "interval" in given else "default")
+        if not isinstance(trigger, str):
+            hint = "triggers: 'default', 'greedy', 'periodic'"
+            raise self.options.refuse("trigger", f"there is no trigger {trigger!r}", hint=hint)
         if trigger == "periodic":
             if "interval" not in given:
                 raise self.options.refuse(
