@@ -49,7 +49,8 @@ def spark_home(directory: Path) -> Path:
     """PySpark's directory, but one in which the executors may leave what they write."""
     directory.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
-        (directory / entry.name).symlink_to(entry)
+        if entry.name != "work":
+            (directory / entry.name).symlink_to(entry)
     return directory
 
 

@@ -45,8 +45,8 @@ _SUBMIT = "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"
 _SETTINGS = Settings(
     # What a killed demo was doing is taken over sooner than a busy cluster should.
     node_timeout=timedelta(seconds=6),
-    # Small refreshes are Python's work: more at once would only make each take longer.
-    workers=1,
+    # Small refreshes are Python's work: many at once would only make each take longer.
+    workers=2,
 )
 
 

@@ -36,7 +36,7 @@ class Screen:
                 highlight=False,
                 force_terminal=False,
                 no_color=True,
-                width=_PLAIN_WIDTH,
+                width=None if stream.isatty() else _PLAIN_WIDTH,
             )
 
     def phase(self, title: str, sentence: str) -> None:
