@@ -35,8 +35,8 @@ ROWS = 600
 LIMIT = 250.0  # seconds, a multiple of what it takes
 ORDERS = {"id": "bigint", "customer": "string", "amount": "double"}
 TOTALS = "SELECT customer, sum(amount) AS total, max(amount) AS most FROM orders GROUP BY customer"
-# How a refresh is computed: by small plans on Spark, by large ones. (What is computed in the process
-# is the same everywhere.) A cluster's executors see no difference between the two.
+# How a refresh is computed: by small plans on Spark, by large ones. What is computed in the process
+# is the same everywhere, and a cluster's executors see no difference between the two.
 SETTINGS = {
     "small": tailrace.Settings(memory_rows=0),
     "large": tailrace.Settings(memory_rows=0, local_rows=0),
