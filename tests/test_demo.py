@@ -17,7 +17,6 @@ from rich.console import Console, ConsoleDimensions
 
 import tailrace
 from tailrace.demo import derived, run, shop, tables
-from tailrace.demo.__main__ import main
 from tailrace.demo.freshness import Line, Picture, _delays
 from tailrace.demo.writer import Commit, Start, Trade
 from tests.support.process import wait_until
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from tailrace.propagation.history import Iteration
 
@@ -182,24 +180,17 @@ def _refresh(*, to: int, ended: float) -> Iteration:
 # --- all of it ------------------------------------------------------------------------------
 
 
-def test_a_demo_whose_process_was_killed_goes_on_with_the_same_lake(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capfd: Any
-) -> None:
+def test_a_demo_whose_process_was_killed_goes_on_with_the_same_lake(tmp_path: Path) -> None:
     place = tmp_path / "lake"
     before = _kill_in_the_middle(place, lambda demo: demo.kill())
-    # Here, where Spark is warm; what the demo sets is put back.
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    monkeypatch.setattr(sys, "argv", ["demo", *_arguments(place, seconds=3)])
-    threshold = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-    known = spark.conf.get(threshold)
+    again = _start(place, seconds=3)
     try:
-        status = main()
+        said, messages = again.communicate(timeout=200)
     finally:
-        spark.conf.set(threshold, str(known))
-    said = capfd.readouterr()
-    assert status == 0, said.err
-    _check(place, before, json.loads(said.out))
-    assert "4  Is it right?" in said.err  # for people, and not in the document
+        _end(again, None)
+    assert again.returncode == 0, messages
+    assert "4  Is it right?" in messages  # for people, and not in the document
+    _check(place, before, json.loads(said))
 
 
 @pytest.mark.stress
@@ -261,14 +252,10 @@ def _check(place: Path, before: Before, found: dict[str, Any]) -> None:
             assert lake.table(name).to_arrow(at=before.snapshot).equals(rows)
 
 
-def _arguments(place: Path, *, seconds: int) -> list[str]:
-    every = {"--seconds": str(seconds), "--scale": "0.01", "--keep": str(place), "--output": "json"}
-    return [word for pair in every.items() for word in pair]
-
-
 def _start(place: Path, *, seconds: int) -> subprocess.Popen[str]:
+    options = ["--seconds", str(seconds), "--scale", "0.01", "--keep", str(place)]
     return subprocess.Popen(
-        [sys.executable, "-m", "tailrace.demo", *_arguments(place, seconds=seconds)],
+        [sys.executable, "-m", "tailrace.demo", *options, "--output", "json"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
