@@ -11,7 +11,7 @@ from __future__ import annotations
 import faulthandler
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from tailrace.datasource import register
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store.spark_session import SparkProvider
 from tailrace.views.session import small_session
+from tests.support.process import wait_until
 from tests.support.rows import bag, column
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def check_all(kind: str, directory: Path, lake: tailrace.Lake) -> None:
             check(f"views and a replica, {name}", check_derived, other)
             if kind == CONNECT and name == "small":
                 check("a session that the server has forgotten", check_forgotten, other)
-    check("an interrupt", check_interrupt, spark)
+    check("an interrupt", check_interrupt, directory, spark)
 
 
 def check_kind(kind: str, spark: SparkSession) -> None:
@@ -179,24 +180,28 @@ def check_fresh(lake: tailrace.Lake) -> None:
     assert bag(lake.table("copy").to_arrow()) == bag(want)
 
 
-def check_interrupt(spark: SparkSession) -> None:
+def check_interrupt(directory: Path, spark: SparkSession) -> None:
     """A thread's jobs end when another interrupts them, in each session that a run may use."""
     for tiny in (None, True, False):
-        tagging = TaggingSpark(SparkProvider(spark))
+        tagging, begun = TaggingSpark(SparkProvider(spark)), directory / f"begun_{tiny}"
         with ThreadPoolExecutor(1) as pool:
-            work = pool.submit(_work_long, tagging, tiny)
-            deadline = time.monotonic() + 30
-            while not wait([work], 0.1).done:  # until it has begun, nothing can be interrupted
-                assert time.monotonic() < deadline, f"not interrupted: tiny={tiny}"
-                tagging.interrupt("tailrace-check")
-            assert "cancel" in str(work.exception()).lower(), work.exception()
+            work = pool.submit(_work_for_good, tagging, tiny, begun)
+            wait_until(lambda: work.done() or begun.exists(), what="a task", timeout=60)  # noqa: B023
+            tagging.interrupt("tailrace-check")
+            assert "cancel" in str(work.exception(timeout=60)).lower()
 
 
-def _work_long(tagging: TaggingSpark, tiny: bool | None) -> None:
+def _work_for_good(tagging: TaggingSpark, tiny: bool | None, begun: Path) -> None:
+    def endless(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            begun.touch()
+            while True:
+                yield batch
+
     with tagging.tagged("tailrace-check"):
         own = tagging()
         session = own if tiny is None else small_session(own, tiny=tiny)
-        session.range(0, 10**14).selectExpr("sum(id % 7)").collect()
+        session.range(1).mapInArrow(endless, "id bigint").where("id < 0").collect()
 
 
 def check_forgotten(lake: tailrace.Lake) -> None:
