@@ -118,6 +118,19 @@ class Cursor:
         self._move(1)
         return token
 
+    def columns(self) -> list[tuple[str, Span]]:
+        """`(column, …)`, and where each of them stands."""
+        self.expect("(")
+        found = []
+        while True:
+            start = self.offset
+            name = self.name("a column")
+            found.append((name, Span(start=start, end=self.last_end)))
+            if not self.accept(","):
+                break
+        self.expect(")")
+        return found
+
     def string(self, what: str) -> str:
         """A text in quotes."""
         if not self.at_end and self._tokens[self._place].token_type == TokenType.STRING:

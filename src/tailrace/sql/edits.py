@@ -7,14 +7,17 @@ process; many stay with Spark, on disk, so that both halves of them are the same
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
+from tailrace.sql import names
 from tailrace.sql.door import Door
+from tailrace.sql.shown import Shown
 from tailrace.store import types
 from tailrace.store.keys import Places, collect_places
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
@@ -39,25 +42,38 @@ class Edited:
     added: int
 
 
-def target(door: Door, txn: Transaction, name: str) -> DataFrame:
-    """The rows of a table in a transaction, with their places."""
-    return to_df(door.runtime, txn.scan(*split_name(name)), places=True)
+def change(
+    door: Door,
+    txn: Transaction,
+    name: str,
+    sql: str,
+    args: Mapping[str, Any],
+    *,
+    alias: str,
+    shown: Shown,
+) -> Edited:
+    """Apply the edits that a query over `TARGET`, the table under its alias, gives."""
+    rows = to_df(door.runtime, txn.scan(*split_name(name)), places=True)
+    own = name if alias == split_name(name)[1] else None
+    edits = names.frame_of(door, sql, args, given={TARGET: rows}, shown=shown, target=own)
+    with shown.spark_faults():
+        return _apply(door, txn, name, edits)
 
 
-def apply(door: Door, txn: Transaction, name: str, edits: DataFrame) -> Edited:
+def _apply(door: Door, txn: Transaction, name: str, edits: DataFrame) -> Edited:
     """Take away the rows at the edits' places, and add the new ones."""
     table = txn.info(name)
-    fitted = (
-        edits.select(FILE, POS, COMES, *(_fitted(edits, table, c.name) for c in table.columns))
-        if COMES in edits.columns
-        else edits.select(FILE, POS)
-    )
+    fitted_rows = edits.select(FILE, POS)
+    if COMES in edits.columns:
+        kinds = {f["name"]: f["type"] for f in edits.schema.jsonValue()["fields"]}
+        new = [fitted(column.name, kinds[column.name], table) for column in table.columns]
+        fitted_rows = edits.select(FILE, POS, COMES, *new)
     limit = door.runtime.settings.local_rows
     with spark_faults():
-        few = fitted.limit(limit + 1).toArrow()
+        few = fitted_rows.limit(limit + 1).toArrow()
     if few.num_rows <= limit:
         return _apply_few(txn, name, few)
-    return _apply_many(txn, name, fitted)
+    return _apply_many(txn, name, fitted_rows)
 
 
 def _apply_few(txn: Transaction, name: str, edits: pa.Table) -> Edited:
@@ -108,11 +124,6 @@ def _twice(name: str) -> InvalidError:
         f"{name}: several rows of the source match the same row, so that it is open which of them "
         "counts: make the source unique by the columns that ON compares"
     )
-
-
-def _fitted(edits: DataFrame, table: TableInfo, name: str) -> SparkColumn:
-    given = {f["name"]: f["type"] for f in edits.schema.jsonValue()["fields"]}
-    return fitted(name, given[name], table)
 
 
 def fitted(name: str, given: object, table: TableInfo) -> SparkColumn:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _WORDS_OF_A_VERSION = ("FOR", "VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "AS", "OF")
-
-
 _LARGEST = 2**63 - 1
 _OPERATORS = ("+", "-", "*", "/", "||")
 
@@ -83,9 +81,8 @@ def frame_of(
 ) -> DataFrame:
     """The DataFrame of a query. `given` are frames under names that go before the lake's.
 
-    `target` is a table that one of them stands for, under its own name.
-
-    `shown` is the text that errors show, if that is not the query's own.
+    `target` is a table that one of them stands for, under its own name. `shown` is the text that
+    errors show, if that is not the query's own.
     """
     shown = shown or Shown(text=sql, offset=0)
     tree = parse(sql, shown)
@@ -180,6 +177,7 @@ def _with_frames(
     plain: set[tuple[str, str]],
 ) -> tuple[str, dict[str, DataFrame]]:
     tokens = tokens_of(sql)
+    views = {fold(view) for view in _names(door.views())}
     frames: dict[str, DataFrame] = {}
     edits: list[_Edit] = []
     seen: dict[tuple[str, str | None], str] = {}
@@ -189,9 +187,8 @@ def _with_frames(
         version, until = _version(tokens, place + 1)
         key = (fold(named.full), version)
         if key not in seen:
-            frame = _frame(
-                door, _Place(sql=sql, span=named.span, shown=shown), named, version, given
-            )
+            where = _Place(sql=sql, span=named.span, shown=shown)
+            frame = _frame(door, where, named, version, given, views)
             if frame is None:
                 continue
             seen[key] = f"tailrace_{len(frames)}"
@@ -261,6 +258,7 @@ def _frame(
     named: _Named,
     version: str | None,
     given: Mapping[str, DataFrame],
+    views: set[str],
 ) -> DataFrame | None:
     if named.schema is None and fold(named.name) in given:
         return given[fold(named.name)]
@@ -269,7 +267,7 @@ def _frame(
     at = None if version is None else _snapshot(door, place, version)
     if fold(named.schema or "") == system.SCHEMA:
         return _system_frame(door, place, named)
-    if fold(named.full) in {fold(view) for view in _names(door.views())}:
+    if fold(named.full) in views:
         return door.view(named.full).to_df(at)
     try:
         return door.table(named.full).to_df(at)

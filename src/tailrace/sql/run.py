@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tailrace.errors import InvalidError, TailraceError
@@ -24,12 +24,6 @@ def run(door: Door, text: str, args: Mapping[str, Any] | None = None) -> Result:
     if result is None:
         raise InvalidError("there is no statement in this text: try SHOW TABLES")
     return result
-
-
-def run_each(door: Door, text: str) -> Iterator[tuple[Statement, Result]]:
-    """Run the statements of a script, and give each one's result before the next is run."""
-    for statement in statements(text):
-        yield statement, run_one(door, statement)
 
 
 def run_one(door: Door, statement: Statement, args: Mapping[str, Any] | None = None) -> Result:

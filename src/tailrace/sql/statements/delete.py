@@ -1,4 +1,4 @@
-"""`DELETE FROM.`."""
+"""DELETE FROM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.sql import edits, names
+from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
@@ -29,16 +29,15 @@ class Delete:
         where = "true" if self.where is None else self.cursor.cut(self.where)
         shown = Shown(text=self.cursor.text)
         with door.transaction() as txn:
-            frame = names.frame_of(
+            found = edits.change(
                 door,
+                txn,
+                self.name,
                 f"SELECT {FILE}, {POS} FROM {edits.TARGET} AS {quote(self.alias)} WHERE ({where})",
                 args,
-                given={edits.TARGET: edits.target(door, txn, self.name)},
+                alias=self.alias,
                 shown=shown,
-                target=self.name if self.alias == split_name(self.name)[1] else None,
             )
-            with shown.spark_faults():
-                found = edits.apply(door, txn, self.name, frame)
         count = found.removed
         message = f"{count:,} {'row' if count == 1 else 'rows'} deleted from {self.name}"
         return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)

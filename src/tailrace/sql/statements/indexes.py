@@ -50,11 +50,7 @@ def read_create(cursor: Cursor) -> CreateIndex:
     table = cursor.object_name("the table")
     cursor.expect("USING")
     using = cursor.one_of(KINDS)
-    cursor.expect("(")
-    columns = [cursor.name("a column")]
-    while cursor.accept(","):
-        columns.append(cursor.name("a column"))
-    cursor.expect(")")
+    columns = [name for name, _ in cursor.columns()]
     options = read_options(cursor)
     cursor.end()
     return CreateIndex(name=name, table=table, using=using, columns=tuple(columns), options=options)

@@ -1,4 +1,4 @@
-"""`INSERT INTO. Literals are written without Spark; the rows of a query never leave it.`."""
+"""INSERT INTO. Literals are written without Spark; the rows of a query never leave it."""
 
 from __future__ import annotations
 
@@ -131,14 +131,7 @@ def read(cursor: Cursor) -> Insert:
     name = cursor.object_name("the table")
     columns: list[tuple[str, Span]] = []
     if cursor.word() == "(" and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "("):
-        cursor.expect("(")
-        while True:
-            start = cursor.offset
-            column = cursor.name("a column")
-            columns.append((column, Span(start=start, end=cursor.last_end)))
-            if not cursor.accept(","):
-                break
-        cursor.expect(")")
+        columns = cursor.columns()
     if cursor.word() not in ("VALUES", "SELECT", "WITH", "FROM", "("):
         for word in ("VALUES", "SELECT", "WITH"):
             cursor.accept(word)

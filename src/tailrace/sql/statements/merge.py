@@ -1,4 +1,4 @@
-"""`MERGE INTO: one join decides what becomes of each row of both sides.`."""
+"""MERGE INTO: one join decides what becomes of each row of both sides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.sql import edits, names
+from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
@@ -49,16 +49,15 @@ class Merge:
         shown = Shown(text=self.cursor.text)
         with door.transaction() as txn:
             table = txn.info(self.name)
-            frame = names.frame_of(
+            found = edits.change(
                 door,
+                txn,
+                self.name,
                 self._sql(table),
                 args,
-                given={edits.TARGET: edits.target(door, txn, self.name)},
+                alias=self.alias,
                 shown=shown,
-                target=self.name if self.alias == split_name(self.name)[1] else None,
             )
-            with shown.spark_faults():
-                found = edits.apply(door, txn, self.name, frame)
         message = f"{self.name}: {found.removed:,} rows went, {found.added:,} rows came"
         facts = {"removed": found.removed, "added": found.added}
         return done(lambda: door.spark, message, facts, snapshot=txn.snapshot)
@@ -217,15 +216,7 @@ def _condition(cursor: Cursor) -> Span:
 def _inserted(cursor: Cursor) -> tuple[Assignment, ...]:
     if cursor.accept("*"):
         return ()
-    cursor.expect("(")
-    columns: list[tuple[str, Span]] = []
-    while True:
-        start = cursor.offset
-        name = cursor.name("a column")
-        columns.append((name, Span(start=start, end=cursor.last_end)))
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
+    columns = cursor.columns()
     cursor.expect("VALUES", "(")
     values = []
     while True:

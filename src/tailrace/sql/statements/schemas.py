@@ -1,4 +1,4 @@
-"""`CREATE SCHEMA, DROP SCHEMA.`."""
+"""CREATE SCHEMA, DROP SCHEMA."""
 
 from __future__ import annotations
 

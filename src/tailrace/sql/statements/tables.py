@@ -1,4 +1,4 @@
-"""`CREATE TABLE, DROP TABLE, DESCRIBE.`."""
+"""CREATE TABLE, DROP TABLE, DESCRIBE."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def read_create(cursor: Cursor) -> CreateTable:
         cursor.expect("(")
         while True:
             if cursor.accept("PRIMARY", "KEY"):
-                key += _key(cursor)
+                key += [name for name, _ in cursor.columns()]
             else:
                 start = cursor.offset
                 column, kind, is_key = _column(cursor)
@@ -163,15 +163,6 @@ def _refuse_clauses(cursor: Cursor) -> None:
     }
     if cursor.word() in hints:
         raise cursor.fail(f"{cursor.word()} is not for a lake's tables", hint=hints[cursor.word()])
-
-
-def _key(cursor: Cursor) -> list[str]:
-    cursor.expect("(")
-    found = [cursor.name("a column of the key")]
-    while cursor.accept(","):
-        found.append(cursor.name("a column of the key"))
-    cursor.expect(")")
-    return found
 
 
 def _column(cursor: Cursor) -> tuple[str, str, bool]:

@@ -1,4 +1,4 @@
-"""`UPDATE: the rows that match go, and come back with other values, in one commit.`."""
+"""UPDATE: the rows that match go, and come back with other values, in one commit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.sql import edits, names
+from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
@@ -48,17 +48,16 @@ class Update:
                 for c in table.columns
             )
             where = f" WHERE ({cut(self.where)})" if self.where is not None else ""
-            frame = names.frame_of(
+            found = edits.change(
                 door,
+                txn,
+                self.name,
                 f"SELECT {FILE}, {POS}, true AS {edits.COMES}, {items} "
                 f"FROM {edits.TARGET} AS {quote(self.alias)}{where}",
                 args,
-                given={edits.TARGET: edits.target(door, txn, self.name)},
+                alias=self.alias,
                 shown=shown,
-                target=self.name if self.alias == split_name(self.name)[1] else None,
             )
-            with shown.spark_faults():
-                found = edits.apply(door, txn, self.name, frame)
         count = found.removed
         message = f"{count:,} {'row' if count == 1 else 'rows'} updated in {self.name}"
         return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)
