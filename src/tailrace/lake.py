@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -43,8 +43,11 @@ from tailrace.store.transaction import Transaction
 from tailrace.version import __version__
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from tailrace.indexes.index import Index
+    from tailrace.indexes.indexes import Indexes
     from tailrace.sql.result import Result
     from tailrace.views.explain import Explanation
     from tailrace.views.views import View, Views
@@ -56,6 +59,8 @@ log = get_logger("tailrace.lake")
 # Imported by the first job of their kind: what only lists and writes starts sooner without.
 register_module("view", "tailrace.views.view")
 register_module("replica", "tailrace.replicas")
+register_module("fulltext", "tailrace.indexes.consumer")
+register_module("vector", "tailrace.indexes.consumer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,11 +257,14 @@ class Lake:
         return self.table(name)
 
     def drop_table(self, name: str, *, cascade: bool = False) -> int:
-        """Drop a table. Older snapshots still have it.
+        """Drop a table, and its indexes. Older snapshots still have it.
 
         Refused while views read it; with `cascade` they are dropped, too.
         """
         with self.transaction() as txn:
+            txn.info(name)
+            for index in self._indexes.of_table(name):
+                self.jobs.unregister(index.table, index.name, txn=txn)
             if cascade:
                 for view in self._views.readers_of(txn.info(name).id):
                     if txn.find_view(view) is not None or view in self._views.names():
@@ -318,6 +326,94 @@ class Lake:
     def explain(self, query: str, *, policy: str = "auto") -> Explanation:
         """How a view of this query would be kept fresh."""
         return self._views.explain(query, policy=policy)
+
+    # --- indexes ----------------------------------------------------------------------------
+
+    @cached_property
+    def _indexes(self) -> Indexes:
+        from tailrace.indexes.cache import SegmentCache
+        from tailrace.indexes.index import Context
+        from tailrace.indexes.indexes import Indexes
+        from tailrace.indexes.reader import Opener
+
+        runtime = self._runtime
+        cache = SegmentCache(limit=runtime.settings.cache_bytes)
+        return Indexes(
+            Context(
+                runtime=runtime,
+                jobs=self.jobs,
+                begin=self.transaction,
+                opener=Opener(runtime.storage, cache),
+            )
+        )
+
+    def create_index(
+        self,
+        table: str,
+        name: str,
+        *,
+        using: str,
+        columns: Sequence[str] | str,
+        options: Mapping[str, Any] | None = None,
+        trigger: str | Mapping[str, Any] | None = None,
+        priority: int = 0,
+    ) -> Index:
+        """Create a full-text or a vector index.
+
+        lake.create_index("sales.orders", "note_ft", using="fulltext", columns=["note"])
+        lake.create_index("docs.page", "emb", using="vector", columns=["embedding"],
+            options={"metric": "cosine"})
+
+        It is built and kept up to date by `serve()`, `run_until_fresh()` or its own `wait()`.
+        Options of full text: tokenizer ("default", "simple", "ngram"), language, weights,
+        positions; of vectors: metric ("cosine", "inner_product", "l2"), dimension, recall.
+        """
+        return self._indexes.create(
+            table, name, using, columns, options, trigger=trigger, priority=priority
+        )
+
+    def index(self, table: str, name: str) -> Index:
+        """An index of a table."""
+        return self._indexes.get(table, name)
+
+    def find_index(self, name: str) -> Index:
+        """An index by its name, with its table before it if several have that name."""
+        return self._indexes.named(name)
+
+    def indexes(self, table: str | None = None) -> list[Index]:
+        """All indexes, or those of a table."""
+        return self._indexes.all() if table is None else self._indexes.of_table(table)
+
+    def drop_index(self, table: str, name: str) -> None:
+        """Drop an index."""
+        self._indexes.drop(table, name)
+
+    def search(
+        self,
+        table: str,
+        *,
+        text: str | None = None,
+        vector: object = None,
+        limit: int = 10,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        freshness: str = "indexed",
+        at: int | None = None,
+    ) -> pa.Table:
+        """Search a table by text, by a vector, or by both at once, whichever index it has.
+
+        With both, a row's score is by its places in the two results (reciprocal rank fusion).
+        """
+        return self._indexes.search(
+            table,
+            text,
+            vector,
+            limit,
+            where=where,
+            columns=columns,
+            freshness=freshness,
+            at=at,
+        )
 
     def sweep(self) -> Sweep:
         """Delete the objects of transactions that ended without a commit."""

@@ -32,6 +32,14 @@ class Settings:
     page_rows: int = 20_000
     # Bytes after which a writer begins the next file.
     file_bytes: int = 256 * 1024 * 1024
+    # Changed rows that a search with freshness="latest" looks at beside the index.
+    tail_rows: int = 100_000
+    # Up to so many vectors an index compares all of them; above, they are divided into lists.
+    exact_rows: int = 50_000
+    # Segments of about one size that are merged into one.
+    merge_segments: int = 8
+    # Bytes of segments that a machine keeps in its cache, where searches find them.
+    cache_bytes: int = 10 * 1024**3
     # How long a commit waits for the catalog's lock.
     lock_timeout: timedelta = timedelta(seconds=30)
     # A transaction whose heartbeat is older than this is dead: it can no longer commit.

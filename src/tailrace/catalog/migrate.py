@@ -43,6 +43,11 @@ def _create_upkeep(connection: sa.Connection) -> None:
     t.upkeep.create_all(connection)
 
 
+def _create_indexes(connection: sa.Connection) -> None:
+    t.indexes.create_all(connection)
+    connection.execute(sa.insert(t.counter).values(name="segment", value=0))
+
+
 # Migration n turns version n into n + 1. Never change one that was released: append.
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_store,
@@ -50,6 +55,7 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_views,
     _create_upkeep,
     system_views.create_all,
+    _create_indexes,
 )
 
 

@@ -536,3 +536,50 @@ purge = sa.Table(
     # Objects that it deleted: of files that it, or a purge before it, took out.
     sa.Column("objects", Int, nullable=False),
 )
+
+# --- Indexes: the tables of version 6 -----------------------------------------------------------
+
+indexes = sa.MetaData()
+
+segment = sa.Table(
+    "tailrace_segment",
+    indexes,
+    sa.Column("segment_id", Int, primary_key=True, autoincrement=False),
+    # The job of the index that it is a part of.
+    sa.Column("job_id", Int, nullable=False),
+    # It is a part of the index at the snapshots s of the table with begin <= s < end.
+    *(sa.Column(name, kind) for name, kind in _span()),
+    sa.Column("path", Text, nullable=False),
+    sa.Column("size_bytes", Int, nullable=False),
+    sa.Column("checksum", Text, nullable=False),  # SHA-256 of the object
+    sa.Column("row_count", Int, nullable=False),  # rows that it finds, also those deleted since
+    # JSON: rows by the key of the data file that they are in. Files of which no row is worth
+    # finding are named, too: what no segment names is what the index does not have yet.
+    sa.Column("files", Text, nullable=False),
+    sa.Column("format", Text, nullable=False),  # what wrote it
+    sa.Column("centroids", Int),  # of a vector segment that is divided into lists: by which
+    sa.Index("tailrace_ix_segment", "job_id", "begin_snapshot"),
+)
+centroids = sa.Table(
+    "tailrace_centroids",
+    indexes,
+    sa.Column("centroids_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("job_id", Int, nullable=False),
+    sa.Column("path", Text, nullable=False),
+    sa.Column("size_bytes", Int, nullable=False),
+    sa.Column("checksum", Text, nullable=False),
+    sa.Column("lists", Int, nullable=False),
+    sa.Column("trained_rows", Int, nullable=False),  # in the index when they were found
+    # Lists to look at for the recall that is wanted, as tried out with so many rows.
+    sa.Column("probes", Int, nullable=False),
+    sa.Column("calibrated_rows", Int, nullable=False),
+    sa.Index("tailrace_ix_centroids", "job_id"),
+)
+# Columns of which every value has to be a vector of one dimension, of finite numbers.
+vector_column = sa.Table(
+    "tailrace_vector_column",
+    indexes,
+    sa.Column("table_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("column_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("dimension", Int, nullable=False),
+)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tailrace.errors import InvalidError
 from tailrace.propagation.job import Kind
 from tailrace.propagation.reading import Reading, only
-from tailrace.store.changes import DELETE, INSERT
+from tailrace.store.changes import DELETE, INSERT, Feed
 from tailrace.store.schema import CHANGE, TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.types import quote
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tailrace.store.runtime import Runtime
+    from tailrace.store.scan import Scan
 
 
 class SourceChanges:
@@ -29,6 +30,11 @@ class SourceChanges:
         info = reading.info
         self.info: TableInfo = info if columns is None else info.narrowed(columns)
         self._names = [column.name for column in self.info.columns]
+
+    @property
+    def plan(self) -> Feed | Scan:
+        """The files that they are in, for who reads them by itself."""
+        return self._reading.plan()
 
     @property
     def is_small(self) -> bool:

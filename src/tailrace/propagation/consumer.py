@@ -15,6 +15,7 @@ from tailrace.errors import InvalidError
 
 if TYPE_CHECKING:
     from tailrace.propagation.changes import Changes
+    from tailrace.store.runtime import Runtime
     from tailrace.store.schema import TableInfo
     from tailrace.store.transaction import Transaction
 
@@ -62,6 +63,9 @@ class JobContext:
 class Consumer:
     """Turns changes into output."""
 
+    # Whether `tend` has something to do.
+    tends = False
+
     def prepare(
         self,
         txn: Transaction,  # noqa: ARG002
@@ -86,6 +90,14 @@ class Consumer:
     def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str | None:
         """Apply the changes through `txn`; may return how it did it, for the history."""
         raise NotImplementedError
+
+    def tend(self, runtime: Runtime, begin: Callable[[], Transaction], job_id: int) -> None:
+        """Look after what a job has made, beside its iterations; called after some of them."""
+
+    def dropping(
+        self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
+    ) -> None:
+        """Undo what `prepare` did to the sources, in the transaction that drops a job."""
 
 
 class FunctionConsumer(Consumer):

@@ -118,6 +118,18 @@ def upstream_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[in
     return {job_id: tuple(beneath) for job_id, beneath in found.items()}
 
 
+def following(connection: sa.Connection, table_id: int, kind: str) -> list[Any]:
+    """The jobs of a kind that follow a table."""
+    query = (
+        sa.select(t.job)
+        .join(t.job_source, t.job_source.c.job_id == t.job.c.job_id)
+        .where(
+            t.job_source.c.table_id == table_id, t.job.c.kind == kind, t.job.c.dropped_at.is_(None)
+        )
+    )
+    return list(connection.execute(query))
+
+
 def standing_on(connection: sa.Connection, job_id: int) -> list[Any]:
     """The rows of the jobs that stand on a job and are not dropped, the highest first."""
     c = t.job_upstream.c

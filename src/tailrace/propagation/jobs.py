@@ -239,6 +239,7 @@ class Jobs:
         for info in derived:
             if info is not None:
                 txn.drop_table(quoted_name(info.schema, info.name))
+        self._undo(txn, job_id)
 
         def drop(connection: sa.Connection, _snapshot: int) -> None:
             # Again: another transaction, or this one, may have put something on it meanwhile.
@@ -249,6 +250,17 @@ class Jobs:
                 raise ConflictError("another transaction dropped the job")
 
         txn.in_commit(drop)
+
+    def _undo(self, txn: Transaction, job_id: int) -> None:
+        """Let the consumer of a job that is being dropped undo what it did to the sources."""
+        with self._runtime.database.read() as connection:
+            row = joblog.row(connection, job_id)
+            ids = joblog.sources_of(connection, [job_id])[job_id]
+            infos = [lookup.table_by_id(connection, source, txn.base) for source in ids]
+        consumer = find_consumer(row.kind)
+        if consumer is not None:
+            there = [info for info in infos if info is not None]
+            consumer.dropping(txn, json.loads(row.spec)["consumer"], there)
 
     def _wait_for_rest(self, job_id: int) -> None:
         """Wait until no living node runs anything for a job."""

@@ -24,6 +24,7 @@ from tailrace.propagation.purging import Purger
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Scheduler
 from tailrace.propagation.status import statuses
+from tailrace.propagation.tending import Tender
 from tailrace.propagation.watch import Watch
 from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
@@ -83,6 +84,7 @@ class Service:
             wanted=wanted,
             gave_up=self._gave_up if eager else lambda _job: False,
         )
+        self._tender = Tender(runtime, heartbeat)
         # Who only waits for something fresh does not wait for that.
         self._purger = None if eager else Purger(runtime)
         self._end_listening = runtime.database.listen(self._wake.set)
@@ -99,6 +101,8 @@ class Service:
                 self.runner.finished(work)
         if self.runner.keep_up() and self._purger is not None:
             self._purger.begin()
+        if self._thread is not None:
+            self._tender.begin()
         due = self.runner.next_due()
         waits = [] if due is None else [(due - self._runtime.clock.now()).total_seconds()]
         waits += [] if deadline is None else [deadline]
@@ -129,6 +133,7 @@ class Service:
     def _observe(self, job: Job, done: Iteration) -> None:
         if done.error is None:
             self.failures.pop(job.id, None)
+            self._tender.note(job)
         else:
             self.failures[job.id] += 1
         self._observe_more(job, done)
@@ -155,6 +160,7 @@ class Service:
                 rounds = graph.longest_chain(connection)  # a job's first run may make it longer
             done += 1
         self.scheduler.close(stop=False)
+        self._tender.run()
         failed = self._behind(target, broken=True)
         if failed:
             shown = "; ".join(self._describe(job) for job in failed[:5])
@@ -228,4 +234,5 @@ class Service:
                 self._thread.join()
             if self._purger is not None:
                 self._purger.close()
+            self._tender.close()
             self.node.close()

@@ -285,6 +285,14 @@ class Writer:
                 self._run(
                     sa.insert(t.column), list(column_rows(old.id, self._snapshot, column))[:1]
                 )
+                if column.dimension != before[number].dimension:
+                    known = t.vector_column.c
+                    self._run(
+                        sa.delete(t.vector_column).where(
+                            known.table_id == old.id, known.column_id == number
+                        )
+                    )
+                    self._dimensions(old.id, [column])
         if [c.name for c in old.key_columns] != [c.name for c in new.key_columns]:
             self._end(t.tag, t.tag.c.object_id == old.id)
             self._key_tag(old.id, new)
@@ -303,6 +311,14 @@ class Writer:
                 {"table_id": table_id, "column_id": c.id, "physical_name": c.physical}
                 for c in columns
             ],
+        )
+        self._dimensions(table_id, columns)
+
+    def _dimensions(self, table_id: int, columns: Sequence[Column]) -> None:
+        vectors = [c for c in columns if c.dimension is not None]
+        self._run(
+            sa.insert(t.vector_column),
+            [{"table_id": table_id, "column_id": c.id, "dimension": c.dimension} for c in vectors],
         )
 
     def _end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +78,13 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
     raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
 
 
+def first_time_after(connection: sa.Connection, at: int) -> datetime | None:
+    """When the first snapshot after another was made; None if there is none."""
+    s = t.snapshot.c
+    query = sa.select(s.snapshot_time).where(s.snapshot_id > at).order_by(s.snapshot_id).limit(1)
+    return connection.execute(query).scalar_one_or_none()
+
+
 # The account that a schema belongs to; those of lakes without accounts belong to this one.
 DEFAULT_TENANT = "default"
 _owner: sa.ColumnElement[str] = sa.func.coalesce(t.own_schema.c.tenant, DEFAULT_TENANT)
@@ -117,12 +125,19 @@ _TABLE_BY_NAME = _TABLES.where(
 )
 # Every version of every column: ids and physical names are never given twice.
 _COLUMNS = (
-    sa.select(t.column, t.own_column.c.physical_name)
+    sa.select(t.column, t.own_column.c.physical_name, t.vector_column.c.dimension)
     .outerjoin(
         t.own_column,
         sa.and_(
             t.own_column.c.table_id == t.column.c.table_id,
             t.own_column.c.column_id == t.column.c.column_id,
+        ),
+    )
+    .outerjoin(
+        t.vector_column,
+        sa.and_(
+            t.vector_column.c.table_id == t.column.c.table_id,
+            t.vector_column.c.column_id == t.column.c.column_id,
         ),
     )
     .where(t.column.c.table_id == _TABLE_ID)
@@ -301,6 +316,7 @@ def _column(part: Any, below: dict[int | None, list[Any]]) -> Column:
         type=kind,
         nullable=bool(part.nulls_allowed),
         inner=tuple(inner),
+        dimension=part.dimension,
     )
 
 

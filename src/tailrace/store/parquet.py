@@ -55,6 +55,7 @@ class FileWriter:
                 with self._open(sink.native, footers, group) as parquet:
                     while group is not None:
                         fitted = row_checks.fit(group, self.table.full_name, self.table.columns)
+                        row_checks.check_vectors(fitted, self.table)
                         if keys:
                             last_key = row_checks.check_sorted_unique(
                                 fitted.select([c.physical for c in keys]),
@@ -97,9 +98,9 @@ class FileWriter:
         )
 
 
-def new_object_name(txn_id: str, suffix: str = "") -> str:
+def new_object_name(txn_id: str, suffix: str = "", *, ending: str = "parquet") -> str:
     """A name never used before, which tells the transaction that an object belongs to."""
-    return f"{txn_id}-{secrets.token_hex(8)}{suffix}.parquet"
+    return f"{txn_id}-{secrets.token_hex(8)}{suffix}.{ending}"
 
 
 def _regroup(batches: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:

@@ -181,9 +181,16 @@ class _Run:
         connection.execute(sa.delete(t.view).where(t.view.c.end_snapshot <= horizon))
         connection.execute(sa.delete(t.tag).where(t.tag.c.end_snapshot <= horizon))
         purge_rows.enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
+        segments = purge_rows.take_segments(connection, horizon)
+        schedule(connection, [(i, path) for i, path, _ in segments], self._runtime.clock.now())
         connection.execute(sa.delete(t.purge).where(t.purge.c.at < self.done.at - _HISTORY))
         self.done = replace(self.done, horizon=horizon)
-        self._note(connection, snapshots=gone.rowcount)
+        self._note(
+            connection,
+            snapshots=gone.rowcount,
+            files=len(segments),
+            bytes=sum(size for _, _, size in segments),
+        )
 
     # --- rows -------------------------------------------------------------------------------
 

@@ -17,7 +17,15 @@ from tailrace.store import lookup
 
 KIND = "purge"  # of its tasks
 # What a table has rows in, beside its files.
-_OF_TABLES = (t.column, t.table_stats, t.schema_versions, t.own_table, t.own_column, t.version)
+_OF_TABLES = (
+    t.column,
+    t.table_stats,
+    t.schema_versions,
+    t.own_table,
+    t.own_column,
+    t.version,
+    t.vector_column,
+)
 
 
 def anchor_versions(connection: sa.Connection, horizon: int) -> None:
@@ -104,6 +112,28 @@ def delete_files(
     statement = sa.delete(table).where(condition)
     found = connection.execute(statement.returning(number, table.c.path, table.c.file_size_bytes))
     return [(row[0], row[1], row[2]) for row in found]
+
+
+def take_segments(connection: sa.Connection, horizon: int) -> list[tuple[int, str, int]]:
+    """Segments that no snapshot shows any more, or whose index was dropped: ids, paths, sizes.
+
+    The ids are below 0: those above are of data files.
+    """
+    job = t.job.c
+    taken: list[tuple[int, str, int]] = []
+    own, newer = t.centroids.c, t.centroids.alias()
+    # Of centroids, those that no segment is divided by, but for the newest.
+    unused = sa.and_(
+        sa.exists().where(newer.c.job_id == own.job_id, newer.c.centroids_id > own.centroids_id),
+        ~sa.exists().where(t.segment.c.centroids == own.centroids_id),
+    )
+    for table, more in ((t.segment, t.segment.c.end_snapshot <= horizon), (t.centroids, unused)):
+        there = sa.exists().where(job.job_id == table.c.job_id, job.dropped_at.is_(None))
+        (number,) = table.primary_key.columns
+        statement = sa.delete(table).where(sa.or_(~there, more))
+        found = connection.execute(statement.returning(number, table.c.path, table.c.size_bytes))
+        taken += [(-row[0], row[1], row[2]) for row in found if row[1]]
+    return taken
 
 
 def clean_table(connection: sa.Connection, table_id: int, horizon: int) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -168,6 +170,46 @@ def fit(rows: pa.Table, table_name: str, columns: Sequence[Column]) -> pa.Table:
             raise InvalidError(f"{table_name}.{column.name} must not be NULL, as it is in {row}")
         arrays.append(fitted)
     return pa.table(arrays, schema=pa.schema([column.field for column in columns]))
+
+
+def check_vectors(rows: pa.Table, table: TableInfo) -> None:
+    """Refuse vectors of another dimension than their column has, or with values not finite."""
+    for column in table.columns:
+        if column.dimension is None:
+            continue
+        array = rows.column(column.physical).combine_chunks()
+        wrong = wrong_vectors(array, column.dimension)
+        if not len(wrong):
+            continue
+        first = int(wrong[0])
+        vector = array[first].as_py()
+        has = (
+            f"has {len(vector)} elements"
+            if len(vector) != column.dimension
+            else "has one that is not finite"
+        )
+        others = [c for c in table.key_columns or table.columns if c.dimension is None]
+        row = rows.slice(first, 1).select([c.physical for c in others])
+        raise InvalidError(
+            f"{table.full_name}.{column.name} has a vector index: every value is NULL or "
+            f"{column.dimension} finite numbers; the one of "
+            f"{describe_key(plain_rows(row)[0], others)} {has}"
+        )
+
+
+def wrong_vectors(array: pa.Array, dimension: int) -> npt.NDArray[np.int64]:
+    """The places of the vectors that have another dimension, or a value that is not finite."""
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    there = np.asarray(array.is_valid())
+    lengths = pc.fill_null(pc.list_value_length(array), dimension).to_numpy(zero_copy_only=False)
+    bad = there & (lengths != dimension)
+    values = array.flatten()
+    finite = pc.fill_null(pc.is_finite(values), False)
+    if len(values) and not pc.all(finite).as_py():
+        owner = np.repeat(np.flatnonzero(there), lengths[there])
+        bad[owner[~np.asarray(finite)]] = True
+    return np.flatnonzero(bad)
 
 
 def _cast(array: pa.ChunkedArray, table_name: str, column: Column) -> pa.ChunkedArray:

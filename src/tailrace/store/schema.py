@@ -47,6 +47,8 @@ class Column:
     type: pa.DataType
     nullable: bool = True
     inner: tuple[int, ...] = ()  # the ids of nested fields, parents before children
+    # Of vectors: each value has so many elements, all of them finite.
+    dimension: int | None = None
 
     @property
     def field(self) -> pa.Field:
@@ -134,6 +136,12 @@ class TableInfo:
         return replace(self, columns=tuple(c for c in self.columns if c.id in wanted))
 
     # Each alteration returns the table as it is afterwards.
+
+    def with_dimension(self, name: str, dimension: int | None) -> TableInfo:
+        """From now on, a column's values are vectors of a dimension; None: any."""
+        number = self.column(name).id
+        changed = (replace(c, dimension=dimension) if c.id == number else c for c in self.columns)
+        return replace(self, columns=tuple(changed))
 
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
         check_name(name, "column")

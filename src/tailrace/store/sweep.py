@@ -19,7 +19,7 @@ from tailrace.catalog.database import in_batches
 from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due
 
-_NAME = re.compile(r"^([0-9a-f]{16})-[0-9a-f]{16}(-delete)?\.parquet$")
+_NAME = re.compile(r"^([0-9a-f]{16})-[0-9a-f]{16}(-delete)?\.(parquet|segment)$")
 _AT_ONCE = 500  # objects between two looks at what is due
 
 
@@ -65,6 +65,10 @@ def _unreferenced(connection: sa.Connection, paths: Iterable[str]) -> Iterator[s
         names = {basename(path): path for path in some}
         for table in (t.data_file, t.delete_file):
             query = sa.select(table.c.path).where(table.c.path.in_(names))
+            for path in connection.execute(query).scalars():
+                names.pop(basename(path), None)
+        for kept in (t.segment, t.centroids):
+            query = sa.select(kept.c.path).where(kept.c.path.in_(names.values()))
             for path in connection.execute(query).scalars():
                 names.pop(basename(path), None)
         query = sa.select(t.scheduled_for_deletion.c.path).where(

@@ -340,6 +340,11 @@ class Transaction:
         """Take objects that have its id in their names for its own: a rollback deletes them."""
         self._work.objects.extend(paths)
 
+    def object_owner(self) -> str:
+        """What the names of objects begin with that are written for it outside of tables."""
+        self._register()
+        return self._work.id
+
     def delete(self, schema: str, name: str, what: object) -> None:
         """Delete the rows that match a predicate in Spark SQL, or that have one of the keys."""
         work = self._find_own(schema, name)

@@ -1,0 +1,78 @@
+"""Many searches at once, on Spark: each task opens the index for itself, and searches its share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tailrace.errors import InvalidError
+from tailrace.indexes.cache import SegmentCache
+from tailrace.indexes.reader import Opener
+from tailrace.indexes.state import State
+from tailrace.store.runtime import Runtime
+from tailrace.store.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RANK, SCORE = "rank", "score"
+
+
+def search_many(
+    runtime: Runtime, state: State, queries: DataFrame, column: str, limit: int
+) -> DataFrame:
+    """The rows of `queries`, each with up to `limit` rows that were found for one of its columns.
+
+    The state goes to the tasks with what it needs and no more: the index as it is now.
+    """
+    if column not in queries.columns:
+        raise InvalidError(f"the queries have no column {column!r}: {', '.join(queries.columns)}")
+    keys = state.table.key_columns
+    names = [*queries.columns, RANK, SCORE, *(key.name for key in keys)]
+    if len({name.casefold() for name in names}) != len(names):
+        raise InvalidError(
+            f"the result would have a column twice ({', '.join(names)}): rename the queries'"
+        )
+    if not keys:
+        raise InvalidError(f"{state.table.full_name} has no primary key: search_many needs one")
+    added = pa.schema([(RANK, pa.int32()), (SCORE, pa.float64())])
+    added = pa.schema([*added, *((key.name, key.type) for key in keys)])
+    place = queries.columns.index(column)
+    storage, cache_bytes = runtime.storage, runtime.settings.cache_bytes
+    # Tasks don't read the table, but for the tail.
+    needed = {piece.file.key for piece in state.tail}
+    sent = replace(state, files={k: f for k, f in state.files.items() if k in needed})
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opener = Opener(storage, SegmentCache(limit=cache_bytes))
+        reader = opener.open(sent, tail=True)
+        for batch in batches:
+            parts = []
+            for number, query in enumerate(batch.column(place).to_pylist()):
+                if query is None:
+                    continue
+                hits = reader.search(query, limit)
+                count = len(hits.scores)
+                own = batch.slice(number, 1).take(pa.array([0] * count, pa.int32()))
+                arrays = [
+                    *own.columns,
+                    pa.array(range(1, count + 1), pa.int32()),
+                    pa.array(hits.scores),
+                    *(
+                        pa.concat_arrays(c.chunks) if c.num_chunks else pa.array([], c.type)
+                        for c in hits.keys.columns
+                    ),
+                ]
+                parts.append(pa.RecordBatch.from_arrays(arrays, names=names))
+            if parts:
+                yield from pa.Table.from_batches(parts).combine_chunks().to_batches()
+
+    described = spark_schema(added)
+    schema = ", ".join(
+        [f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in queries.schema]
+        + [described]
+    )
+    return queries.mapInArrow(task, schema)

@@ -1,0 +1,265 @@
+"""Builds segments out of pieces of data files, in this process or in Spark's tasks.
+
+Always true: a task reads its pieces, writes one object after the other, and returns what they are;
+no row goes through the driver, unless they are few. Nothing is visible before the caller commits.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import InvalidError
+from tailrace.indexes.cache import SegmentCache
+from tailrace.indexes.definition import FULLTEXT, Definition
+from tailrace.indexes.pack import write_pack
+from tailrace.indexes.pieces import Piece, read, split
+from tailrace.indexes.rowmap import NAME as ROWS
+from tailrace.indexes.rowmap import key_name, write_rows
+from tailrace.indexes.segment import Centroids, Segment
+from tailrace.objects import Storage
+from tailrace.store.parquet import new_object_name
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import Column, TableInfo
+from tailrace.store.spark_faults import spark_faults
+
+# Rows, and bytes of text, after which a task begins the next segment.
+_SEGMENT_ROWS = 1_000_000
+_SEGMENT_BYTES = 256 * 1024**2
+# Rows that are built here: a Spark job costs more than the work.
+_LOCAL_ROWS = 20_000
+# Rows that make another task worth it.
+_TASK_ROWS = 50_000
+
+
+def format_of(definition: Definition) -> str:
+    """What writes an index's segments now."""
+    if definition.kind == FULLTEXT:
+        from tailrace.indexes.text.library import FORMAT
+
+        return FORMAT
+    from tailrace.indexes.vectors.library import FORMAT as VECTOR_FORMAT
+
+    return VECTOR_FORMAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builder:
+    """Builds segments of one index for one transaction. Can be sent to Spark's workers."""
+
+    storage: Storage
+    definition: Definition
+    columns: tuple[Column, ...]  # that the index is of
+    keys: tuple[Column, ...]
+    directory: str  # where the objects go, relative to the lake
+    txn_id: str
+    centroids: Centroids | None = None
+    cache_bytes: int = 0
+
+    @staticmethod
+    def of(
+        runtime: Runtime,
+        definition: Definition,
+        table: TableInfo,
+        txn_id: str,
+        centroids: Centroids | None,
+    ) -> Builder:
+        return Builder(
+            storage=runtime.storage,
+            definition=definition,
+            columns=tuple(definition.columns_of(table)),
+            keys=table.key_columns,
+            directory=table.path,
+            txn_id=txn_id,
+            centroids=centroids,
+            cache_bytes=runtime.settings.cache_bytes,
+        )
+
+    def run(self, pieces: Iterable[Piece], *, small: bool = False) -> Iterator[Segment]:
+        """Build segments of some pieces; each file is named, also if nothing of it is found."""
+        current = _Segment(self, small=small)
+        try:
+            for piece in pieces:
+                current.files.setdefault(piece.file.key, 0)
+                for positions, rows in read(self.storage, piece, self._read_columns()):
+                    current.add(piece.file.key, positions, rows)
+                    if current.rows >= _SEGMENT_ROWS or current.bytes >= _SEGMENT_BYTES:
+                        yield current.finish()
+                        current.close()
+                        current = _Segment(self, small=small)
+                        current.files.setdefault(piece.file.key, 0)
+            if current.files:
+                yield current.finish()
+        finally:
+            current.close()
+
+    def _read_columns(self) -> list[Column]:
+        return list(dict.fromkeys((*self.columns, *self.keys)))
+
+    def open_centroids(self) -> Any | None:
+        """What vectors are divided by."""
+        if self.centroids is None:
+            return None
+        from tailrace.indexes.vectors.centroids import load
+
+        cache = SegmentCache(limit=self.cache_bytes)
+        return cache.use(
+            self.storage,
+            self.centroids.path,
+            self.centroids.checksum,
+            lambda directory: load(self.definition, directory),
+        )
+
+
+class _Segment:
+    """One segment under construction."""
+
+    def __init__(self, builder: Builder, *, small: bool) -> None:
+        self._builder, self._small = builder, small
+        self._directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
+        self._writer: Any = None
+        self._files: list[np.ndarray[Any, Any]] = []
+        self._positions: list[np.ndarray[Any, Any]] = []
+        self._keys: list[pa.Table] = []
+        self.files: dict[int, int] = {}
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, file: int, positions: np.ndarray[Any, Any], rows: pa.Table) -> None:
+        builder = self._builder
+        names = [column.name for column in builder.columns]
+        there = pc.is_valid(rows.column(names[0]))
+        for name in names[1:]:
+            there = pc.or_(there, pc.is_valid(rows.column(name)))
+        if not pc.all(there).as_py():
+            positions, rows = positions[np.asarray(there)], rows.filter(there)
+        if not rows.num_rows:
+            return
+        if self._writer is None:
+            self._writer = self._new_writer()
+        columns = [rows.column(name) for name in names]
+        if builder.definition.kind == FULLTEXT:
+            self._writer.add(columns)
+            self.bytes += sum(column.nbytes for column in columns)
+        else:
+            self._writer.add(columns[0])
+        self._files.append(np.full(len(positions), file, np.int64))
+        self._positions.append(positions)
+        keys = rows.select([column.name for column in builder.keys])
+        self._keys.append(keys.rename_columns([key_name(column) for column in builder.keys]))
+        self.files[file] = self.files.get(file, 0) + len(positions)
+        self.rows += len(positions)
+
+    def _new_writer(self) -> Any:
+        builder = self._builder
+        if builder.definition.kind == FULLTEXT:
+            from tailrace.indexes.text.writer import TextWriter
+
+            inside = self._directory / "tantivy"
+            inside.mkdir()
+            return TextWriter(builder.definition, inside, small=self._small)
+        from tailrace.indexes.vectors.writer import VectorWriter
+
+        return VectorWriter(builder.definition, builder.open_centroids())
+
+    def finish(self) -> Segment:
+        """Write the object; without a row, there is none."""
+        builder = self._builder
+        made = Segment(
+            path="",
+            size=0,
+            checksum="",
+            rows=self.rows,
+            files=self.files,
+            format=format_of(builder.definition),
+            centroids=None if builder.centroids is None else builder.centroids.id,
+        )
+        if not self.rows:
+            return made
+        write_rows(
+            self._directory,
+            np.concatenate(self._files),
+            np.concatenate(self._positions),
+            pa.concat_tables(self._keys),
+        )
+        if builder.definition.kind == FULLTEXT:
+            files = self._writer.finish()
+        else:
+            files = self._writer.finish(self._directory)
+        name = new_object_name(builder.txn_id, ending="segment")
+        path = f"{builder.directory}{name}"
+        size, checksum = write_pack(builder.storage, path, [*files, self._directory / ROWS])
+        return replace(made, path=path, size=size, checksum=checksum)
+
+    def close(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def build(runtime: Runtime, builder: Builder, pieces: Sequence[Piece]) -> list[Segment]:
+    """Segments of some pieces, with those that find nothing put together."""
+    rows = sum(piece.rows for piece in pieces)
+    if rows <= _LOCAL_ROWS:
+        return _tidy(builder.run(pieces, small=True))
+    spark = runtime.spark()
+    tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS))
+    shares = split(pieces, tasks, runtime.settings.row_group_rows)
+    return _tidy(in_tasks(spark, lambda share: list(builder.run(share)), shares))
+
+
+def in_tasks(spark: Any, run: Callable[[Any], list[Any]], shares: Sequence[Any]) -> list[Any]:
+    """What a function returns for each share, one Spark task for each."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                try:
+                    found, error = pickle.dumps(run(shares[number])), None
+                except InvalidError as wrong:
+                    # As a result, not as a failure: Spark would try the task again, in vain.
+                    found, error = None, str(wrong)
+                arrays = [pa.array([found], pa.binary()), pa.array([error], pa.string())]
+                yield pa.RecordBatch.from_arrays(arrays, names=["found", "error"])
+
+    numbers = spark.range(0, len(shares), 1, len(shares))
+    with spark_faults():
+        results = numbers.mapInArrow(task, "found binary, error string").toArrow().to_pylist()
+    made: list[Any] = []
+    for result in results:
+        if result["error"] is not None:
+            raise InvalidError(result["error"])
+        made += pickle.loads(result["found"])  # noqa: S301 (from our own workers)
+    return made
+
+
+def _parallelism(spark: Any) -> int:
+    """How many tasks run at once."""
+    try:
+        return int(spark.conf.get("spark.sql.shuffle.partitions"))
+    except Exception:  # noqa: BLE001  (a server may keep it to itself)
+        return 8
+
+
+def _tidy(segments: Iterable[Segment]) -> list[Segment]:
+    """Segments that find nothing are there for the names of their files: one is enough."""
+    every = list(segments)
+    empty = [segment for segment in every if not segment.rows]
+    full = [segment for segment in every if segment.rows]
+    if not empty:
+        return full
+    named = {file: 0 for segment in empty for file in segment.files}
+    for segment in full:
+        for file in segment.files:
+            named.pop(file, None)
+    if full and named:
+        full[0] = replace(full[0], files={**named, **full[0].files})
+        return full
+    return full or [replace(empty[0], files=named)]

@@ -1,0 +1,117 @@
+"""The segments that this machine has at hand, unpacked, in a directory of the user's.
+
+Always true: an entry appears whole, under the checksum that it was verified by, and is never
+changed. What is open stays usable when its entry is evicted: the files are linked or mapped by
+then. Entries that were not used for longest go first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from tailrace.indexes.pack import fetch_pack
+from tailrace.objects import Storage
+
+T = TypeVar("T")
+_TRIES = 3
+_OLD = 24 * 3600  # seconds
+
+
+def default_directory() -> Path:
+    """`$TAILRACE_CACHE`, or the user's cache directory."""
+    given = os.environ.get("TAILRACE_CACHE")
+    if given:
+        return Path(given)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "tailrace"
+
+
+class SegmentCache:
+    """Segments on the local disk; safe for several threads and processes."""
+
+    def __init__(self, directory: Path | None = None, *, limit: int) -> None:
+        self.directory = directory or default_directory()
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._pinned: Counter[str] = Counter()
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """Remove what processes that were killed have left behind."""
+        for place in (self.directory / "open").glob("*"):
+            with suppress(FileNotFoundError):
+                if time.time() - place.stat().st_mtime > _OLD:
+                    shutil.rmtree(place, ignore_errors=True)
+
+    def use(self, storage: Storage, path: str, checksum: str, open_it: Callable[[Path], T]) -> T:
+        """Open an object's files, fetched if they are not here."""
+        with self._lock:
+            self._pinned[checksum] += 1
+        try:
+            for _ in range(_TRIES):
+                place = self._fetch(storage, path, checksum)
+                try:
+                    return open_it(place)
+                except FileNotFoundError:
+                    continue  # another process has evicted it in this very moment
+            return open_it(self._fetch(storage, path, checksum))
+        finally:
+            with self._lock:
+                self._pinned[checksum] -= 1
+
+    def _fetch(self, storage: Storage, path: str, checksum: str) -> Path:
+        place = self.directory / "segments" / checksum
+        if place.is_dir():
+            os.utime(place)
+            return place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        fetched = self.temporary()
+        try:
+            fetch_pack(storage, path, checksum, fetched)
+            try:
+                fetched.rename(place)
+            except OSError:
+                if not place.is_dir():  # else another was faster
+                    raise
+        finally:
+            shutil.rmtree(fetched, ignore_errors=True)
+        self._evict()
+        return place
+
+    def temporary(self) -> Path:
+        """A new directory on the same disk, for the caller to remove."""
+        parent = self.directory / "open"
+        parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=parent))
+
+    def _evict(self) -> None:
+        entries = []
+        for place in (self.directory / "segments").iterdir():
+            try:
+                size = sum(file.stat().st_size for file in place.iterdir())
+                entries.append((place.stat().st_mtime, size, place))
+            except FileNotFoundError:
+                continue
+        total = sum(size for _, size, _ in entries)
+        for _, size, place in sorted(entries):
+            if total <= self._limit:
+                return
+            with self._lock:
+                if self._pinned[place.name]:
+                    continue
+                gone = place.with_name(f"{place.name}.gone-{os.getpid()}-{threading.get_ident()}")
+                try:
+                    place.rename(gone)  # at once: nobody finds half of it
+                except OSError:
+                    continue
+            shutil.rmtree(gone, ignore_errors=True)
+            total -= size

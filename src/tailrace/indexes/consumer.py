@@ -1,0 +1,135 @@
+"""What keeps an index up to date: the consumers `fulltext` and `vector`.
+
+Always true: an iteration adds segments of the rows that came, and the index's watermark in the
+same commit. Rows that went need no work: a search asks the table which they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tailrace.errors import InvalidError
+from tailrace.indexes import segment as segments
+from tailrace.indexes.build import Builder, build
+from tailrace.indexes.definition import FULLTEXT, VECTOR, Definition
+from tailrace.indexes.pieces import Piece, piece_without
+from tailrace.indexes.training import train
+from tailrace.propagation import joblog
+from tailrace.propagation.changes import Changes
+from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
+from tailrace.propagation.job import Kind
+from tailrace.store.changes import INSERT, Feed
+from tailrace.store.schema import TableInfo
+
+if TYPE_CHECKING:
+    from tailrace.store.runtime import Runtime
+    from tailrace.store.scan import Scan
+    from tailrace.store.transaction import Transaction
+
+
+class IndexConsumer(Consumer):
+    """Both kinds; what differs is in `build`."""
+
+    tends = True
+
+    def prepare(
+        self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
+    ) -> list[str]:
+        if "column_ids" not in options or len(sources) != 1:
+            raise InvalidError("an index is made by lake.create_index(…), or by CREATE INDEX")
+        definition = Definition.from_options(options)
+        if definition.kind == VECTOR:
+            (column,) = definition.columns_of(sources[0])
+            if column.dimension != definition.dimension:
+                txn.alter(
+                    sources[0].schema,
+                    sources[0].name,
+                    lambda info: info.with_dimension(column.name, definition.dimension),
+                )
+        return []
+
+    def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        if old != new:
+            raise InvalidError("what an index is cannot be changed: drop it and create another")
+
+    def columns(
+        self,
+        options: Mapping[str, Any],
+        memory: Mapping[str, Any],  # noqa: ARG002
+        source: TableInfo,
+    ) -> list[str]:
+        return [column.name for column in Definition.from_options(options).columns_of(source)]
+
+    def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str:
+        (source,) = changes.values()
+        definition = Definition.from_options(job.options)
+        runtime = txn.runtime
+        pieces = _inserted(runtime, source.plan, job.to)
+        rows = sum(piece.rows for piece in pieces)
+        all_anew = changes.kind is Kind.SNAPSHOT
+        with runtime.database.read() as connection:
+            known = segments.parts_at(connection, job.id, job.to).newest_centroids
+        made = None
+        if all_anew and definition.kind == VECTOR:
+            known = None
+            if rows > runtime.settings.exact_rows:
+                made = train(runtime, txn, job.id, definition, source.info, pieces)
+        builder = Builder.of(runtime, definition, source.info, txn.object_owner(), made or known)
+        built = build(runtime, builder, pieces)
+        txn.own_objects(segment.path for segment in built if segment.path)
+        runtime.step("segments built")
+
+        def enter(connection: sa.Connection, _snapshot: int) -> None:
+            if all_anew:
+                segments.end_all(connection, job.id, job.to, runtime.clock.now())
+            segments.enter(connection, job.id, built, job.to)
+
+        txn.in_commit(enter)
+        return "segments"
+
+    def tend(self, runtime: Runtime, begin: Callable[[], Transaction], job_id: int) -> None:
+        from tailrace.indexes.upkeep import tend
+
+        tend(runtime, begin, job_id)
+
+    def dropping(
+        self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
+    ) -> None:
+        definition = Definition.from_options(options)
+        if definition.kind != VECTOR:
+            return
+        for source in sources:
+            found = [column.name for column in source.columns if column.id in definition.columns]
+            if found and not self._is_needed(txn, definition, source):
+                name = found[0]
+                txn.alter(
+                    source.schema,
+                    source.name,
+                    lambda info, name=name: info.with_dimension(name, None),  # type: ignore[misc]
+                )
+
+    def _is_needed(self, txn: Transaction, definition: Definition, source: TableInfo) -> bool:
+        """Whether another index asks for the same dimension."""
+        with txn.runtime.database.read() as connection:
+            rows = joblog.following(connection, source.id, VECTOR)
+        return any(
+            not txn.acts_for(row.job_id)
+            and Definition.from_options(json.loads(row.spec)["consumer"]).columns
+            == definition.columns
+            for row in rows
+        )
+
+
+def _inserted(runtime: Runtime, plan: Feed | Scan, to: int) -> list[Piece]:
+    """The rows that came, as pieces of the files that they are in."""
+    if isinstance(plan, Feed):
+        return [piece_without(p.file, p.without) for p in plan.whole if p.change == INSERT]
+    return [piece_without(live.file, live.dead(runtime, to)) for live in plan.files]
+
+
+for kind in (FULLTEXT, VECTOR):
+    register_consumer(kind, IndexConsumer())

@@ -1,0 +1,397 @@
+"""An index, as users hold it: searching, waiting, looking at its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.errors import InvalidError, NotFoundError, UnavailableError
+from tailrace.indexes.definition import FULLTEXT, Definition
+from tailrace.indexes.reader import Hits, Opener, Reader
+from tailrace.indexes.rows import matching_places, read_rows
+from tailrace.indexes.segment import parts_at
+from tailrace.indexes.state import Head, head_of, state_at
+from tailrace.indexes.upkeep import Upkeep
+from tailrace.propagation.jobs import Jobs
+from tailrace.propagation.status import JobStatus
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+INDEXED, LATEST = "indexed", "latest"
+SCORE, HIGHLIGHT = "score", "highlight"
+_MOST = 100_000  # rows of a result
+# What the schema of a result says of it.
+AS_OF, IS_STALE = b"tailrace.snapshot", b"tailrace.stale"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What indexes work with."""
+
+    runtime: Runtime
+    jobs: Jobs
+    begin: Callable[[], Transaction]
+    opener: Opener
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexStatus:
+    """An index, as it is at this moment."""
+
+    table: str
+    name: str
+    using: str
+    columns: tuple[str, ...]
+    options: Mapping[str, Any]
+    state: str  # of its job
+    # The snapshot that it reflects: the newest, if its table has not changed since; None while
+    # it is being built.
+    watermark: int | None
+    is_fresh: bool
+    pending_rows: int  # of the table that it does not have yet
+    lag_seconds: float  # how long ago the oldest change was made that it does not have
+    rows: int  # that it finds
+    segments: int
+    size_bytes: int
+    error: str | None
+    note: str | None
+    created_at: datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search found, before columns are added to it."""
+
+    hits: Hits
+    reader: Reader
+    snapshot: int  # that the result reflects
+    is_stale: bool
+
+
+class Index:
+    """Got from `lake.index(table, name)`."""
+
+    def __init__(
+        self, context: Context, job_id: int, table: str, name: str, options: Mapping[str, Any]
+    ) -> None:
+        self._context, self._job_id = context, job_id
+        self._runtime = context.runtime
+        self.table, self.name = table, name
+        self.definition = Definition.from_options(options)
+        self._table_id: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<tailrace.Index {self.name} on {self.table}>"
+
+    @property
+    def using(self) -> str:
+        """`"fulltext"` or `"vector"`."""
+        return self.definition.kind
+
+    @property
+    def job_id(self) -> int:
+        """The id of its job."""
+        return self._job_id
+
+    # --- searching --------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: object,
+        limit: int = 10,
+        *,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        freshness: str = INDEXED,
+        at: int | None = None,
+        highlight: bool = False,
+        stale_ok: bool = False,
+    ) -> pa.Table:
+        """The best rows for a text or a vector: their keys, `score`, and the columns asked for.
+
+        index.search("late delivery", limit=10, where="region = 'eu'", columns=["note"])
+
+        A higher score is better. `where` is a condition in Spark SQL about the table's columns:
+        there are `limit` rows, if so many fulfil it. With freshness="latest" the result is as of
+        the newest commit, whatever the index has; `at` is a snapshot to search as of. `highlight`
+        adds the place of a text that fits best. A table without a key gives all its columns,
+        unless some are asked for. `stale_ok` takes what is indexed, if the rest would be too much.
+        """
+        found = self.find(query, limit, where=where, freshness=freshness, at=at, stale_ok=stale_ok)
+        return self.result(found, query, columns=columns, highlight=highlight)
+
+    def find(
+        self,
+        query: object,
+        limit: int = 10,
+        *,
+        where: str | None = None,
+        freshness: str = INDEXED,
+        at: int | None = None,
+        stale_ok: bool = False,
+    ) -> Found:
+        """The places and keys of the best rows."""
+        _check_limit(limit)
+        reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
+        hits = reader.search(query, limit)
+        return Found(hits=hits, reader=reader, snapshot=snapshot, is_stale=is_stale)
+
+    def result(
+        self,
+        found: Found,
+        query: object = None,
+        *,
+        columns: Sequence[str] | None = None,
+        highlight: bool = False,
+    ) -> pa.Table:
+        """What was found as a table."""
+        table, hits = found.reader.state.table, found.hits
+        if isinstance(columns, str):
+            columns = [columns]
+        if columns is None and not table.key:
+            columns = [column.name for column in table.columns]
+        wanted = [table.column(name) for name in columns or ()]
+        made = hits.keys
+        name = SCORE
+        taken = {n.casefold() for n in (*made.column_names, *(c.name for c in wanted))}
+        if SCORE in taken:
+            name = f"_{SCORE}"
+        made = made.append_column(name, pa.array(hits.scores))
+        more = [column for column in wanted if column.name not in made.column_names]
+        text = self.definition.columns_of(table) if highlight else []
+        if more or text:
+            rows = read_rows(self._runtime, found.reader.state, hits, [*more, *text])
+            for column in more:
+                made = made.append_column(column.name, rows.column(column.name))
+            if highlight:
+                made = made.append_column(HIGHLIGHT, self._highlights(found, query, rows, text))
+        metadata = {AS_OF: str(found.snapshot), IS_STALE: str(found.is_stale).lower()}
+        return made.replace_schema_metadata(metadata)
+
+    def _highlights(
+        self, found: Found, query: object, rows: pa.Table, columns: Sequence[Any]
+    ) -> pa.Array:
+        if self.using != FULLTEXT:
+            raise InvalidError("only what a full-text index finds has highlights")
+        from tailrace.indexes.text.highlight import highlights
+
+        texts = [rows.column(column.name).to_pylist() for column in columns]
+        return pa.array(highlights(found.reader, query, texts), pa.string())
+
+    def _reader(
+        self, where: str | None, freshness: str, at: int | None, *, stale_ok: bool
+    ) -> tuple[Reader, int, bool]:
+        """What to search, the snapshot that it reflects, and whether it should be a later one."""
+        if freshness not in (INDEXED, LATEST):
+            raise InvalidError(f'freshness is "indexed" or "latest", not {freshness!r}')
+        head = self._head()
+        if head.watermark is None:
+            raise self._unavailable(head)
+        if at is not None:
+            return self._opened(at, where, head, stale_ok=stale_ok)
+        if freshness == INDEXED or head.is_fresh:
+            reader = self._open(head.watermark, where, tail=False)
+            return reader, head.newest if head.is_fresh else head.watermark, False
+        reader, snapshot, is_stale = self._opened(head.changed, where, head, stale_ok=stale_ok)
+        return reader, snapshot if is_stale else head.newest, is_stale
+
+    def _opened(
+        self, at: int, where: str | None, head: Head, *, stale_ok: bool
+    ) -> tuple[Reader, int, bool]:
+        try:
+            return self._open(at, where, tail=True), at, False
+        except _TailTooLongError as error:
+            if not stale_ok:
+                raise
+            assert head.watermark is not None
+            del error
+            return self._open(head.watermark, where, tail=False), head.watermark, True
+
+    def _open(self, at: int, where: str | None, *, tail: bool) -> Reader:
+        opener = self._context.opener
+
+        def make() -> Reader:
+            if where is not None:
+                whole = self._open(at, None, tail=tail)
+                return whole.narrowed(matching_places(self._runtime, whole.state, where))
+            state = state_at(self._runtime, self._job_id, self._source(), self.definition, at)
+            most = self._runtime.settings.tail_rows
+            if tail and state.tail_rows > most:
+                raise _TailTooLongError(
+                    f"{self._label} does not have {state.tail_rows:,} rows yet, and a search looks "
+                    f"at up to {most:,} beside the index (Settings.tail_rows): index.wait() lets "
+                    'it catch up; freshness="indexed" or stale_ok=True takes what it has'
+                )
+            return opener.open(state, tail=tail)
+
+        return opener.reader((self._job_id, at, tail, where), make)
+
+    @property
+    def _label(self) -> str:
+        return f"the index {self.name} on {self.table}"
+
+    def _head(self) -> Head:
+        head = head_of(self._runtime, self._job_id)
+        if head is None:
+            raise NotFoundError(f"{self._label} was dropped")
+        return head
+
+    def _source(self) -> int:
+        if self._table_id is None:
+            from tailrace.propagation import joblog
+
+            with self._runtime.database.read() as connection:
+                self._table_id = joblog.sources_of(connection, [self._job_id])[self._job_id][0]
+        return self._table_id
+
+    def _unavailable(self, head: Head) -> UnavailableError:
+        status = self._job_status()
+        with self._runtime.database.read() as connection:
+            table = lookup.table_by_id(connection, self._source(), head.newest)
+            files = [] if table is None else lookup.data_files(connection, table, head.newest)
+        rows = sum(file.rows for file in files)
+        reason = f": {status.error}" if status.error else ""
+        return UnavailableError(
+            f"{self._label} is not built yet: {rows:,} rows to index, its job is {status.state}"
+            f"{reason}; index.wait() waits for it, and does the work if nobody serves the lake"
+        )
+
+    # --- its state --------------------------------------------------------------------------
+
+    def _job_status(self) -> JobStatus:
+        return self._context.jobs.status(self.table, self.name)
+
+    def status(self) -> IndexStatus:
+        """How it is."""
+        job, head = self._job_status(), self._head()
+        with self._runtime.database.read_at_once() as connection:
+            newest = lookup.newest_snapshot(connection)
+            table = lookup.table_by_id(connection, self._source(), newest)
+            parts = parts_at(connection, self._job_id, newest)
+            files = [] if table is None else lookup.data_files(connection, table, newest)
+            since = job.created_at
+            if head.watermark is not None:
+                since = lookup.first_time_after(connection, head.watermark) or since
+        named = {key for segment in parts.segments for key in segment.files}
+        lacking = [file for file in files if file.key not in named]
+        now = self._runtime.clock.now()
+        columns = () if table is None else self.definition.columns_of(table)
+        options = self.definition.to_options()
+        return IndexStatus(
+            table=self.table,
+            name=self.name,
+            using=self.using,
+            columns=tuple(column.name for column in columns),
+            options={k: v for k, v in options.items() if k not in ("kind", "column_ids")},
+            state=str(job.state),
+            watermark=job.watermark,
+            is_fresh=job.is_fresh,
+            pending_rows=sum(
+                file.rows - (file.deletes.count if file.deletes else 0) for file in lacking
+            ),
+            lag_seconds=0.0 if job.is_fresh else max(0.0, (now - since).total_seconds()),
+            rows=sum(segment.rows for segment in parts.segments),
+            segments=sum(1 for segment in parts.segments if segment.path),
+            size_bytes=sum(segment.size for segment in parts.segments)
+            + sum(one.size for one in parts.centroids.values()),
+            error=job.error,
+            note=job.note,
+            created_at=job.created_at,
+        )
+
+    def indexed_at(self) -> int:
+        """The snapshot that a search of what is indexed reflects."""
+        head = self._head()
+        if head.watermark is None:
+            raise self._unavailable(head)
+        return head.newest if head.is_fresh else head.watermark
+
+    @property
+    def watermark(self) -> int | None:
+        """The snapshot that it reflects."""
+        return self._job_status().watermark
+
+    def wait(self, snapshot: int | None = None, timeout: float | None = None) -> None:
+        """Return when it reflects a snapshot, by default the newest.
+
+        If no process serves the lake, this one does the work.
+        """
+        self._context.jobs.wait(self.table, self.name, snapshot, timeout)
+
+    def rebuild(self) -> None:
+        """Build all of it anew, here and now, from the table's rows; searches go on meanwhile."""
+        if self._head().watermark is None:
+            self.wait()
+        Upkeep(self._runtime, self._context.begin, self._job_id).rebuild()
+
+    def search_many(
+        self,
+        queries: DataFrame,
+        column: str,
+        limit: int = 10,
+        *,
+        freshness: str = INDEXED,
+        at: int | None = None,
+    ) -> DataFrame:
+        """Search for many texts or vectors at once, on Spark.
+
+        For each row of `queries`, up to `limit` rows with its columns, `rank` from 1, `score` and
+        the table's key. Every task opens the index for itself.
+        """
+        from tailrace.indexes.batch import search_many
+
+        _check_limit(limit)
+        reader, _, _ = self._reader(None, freshness, at, stale_ok=False)
+        return search_many(self._runtime, reader.state, queries, column, limit)
+
+
+def _check_limit(limit: object) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
+        raise InvalidError(f"a limit is a whole number from 1 to {_MOST}, not {limit!r}")
+
+
+class _TailTooLongError(UnavailableError):
+    """There is too much that the index does not have yet."""
+
+
+def as_of(result: pa.Table) -> int:
+    """The snapshot that the result of a search reflects."""
+    metadata = result.schema.metadata or {}
+    if AS_OF not in metadata:
+        raise InvalidError("this table is not the result of a search")
+    return int(metadata[AS_OF])
+
+
+def is_stale(result: pa.Table) -> bool:
+    """Whether a search with `stale_ok` gave less than it was asked for."""
+    return bool((result.schema.metadata or {}).get(IS_STALE) == b"true")
+
+
+def rank_fusion(lists: Sequence[Hits], limit: int) -> tuple[Any, Any, Any]:
+    """Reciprocal rank fusion: files, positions and scores of the rows best placed in all lists."""
+    scores: dict[tuple[int, int], float] = {}
+    for hits in lists:
+        places = zip(hits.files.tolist(), hits.positions.tolist(), strict=True)
+        for rank, place in enumerate(places, 1):
+            scores[place] = scores.get(place, 0.0) + 1 / (_FUSION + rank)
+    best = sorted(scores, key=lambda place: (-scores[place], place))[:limit]
+    files = np.array([file for file, _ in best], np.int64)
+    positions = np.array([position for _, position in best], np.int64)
+    return files, positions, np.array([scores[place] for place in best])
+
+
+# How much less a place further down counts; the constant of the paper that proposed it.
+_FUSION = 60

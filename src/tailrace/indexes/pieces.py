@@ -1,0 +1,104 @@
+"""Pieces of data files: what segments are built from, and how a task reads them.
+
+Always true: a piece names rows by the place that they have for ever, their file and their position
+in it; so whoever reads it, and when, gets the same rows. Pieces can be sent to Spark's workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tailrace.objects import Storage
+from tailrace.store.deletes import Positions
+from tailrace.store.files import DataFile
+from tailrace.store.scan import check_rows, group_starts, named_rows
+from tailrace.store.schema import Column
+
+Places = tuple[npt.NDArray[np.int64], pa.Table]  # positions in a file, and their rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Some rows of a data file."""
+
+    file: DataFile
+    start: int  # positions from here
+    stop: int  # to before here
+    keep: Positions | None = None  # only these of them; None: all
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start if self.keep is None else len(self.keep)
+
+
+def piece_without(file: DataFile, dead: Positions) -> Piece:
+    """All rows of a file but some."""
+    if not len(dead):
+        return Piece(file=file, start=0, stop=file.rows)
+    mask = np.ones(file.rows, bool)
+    mask[dead] = False
+    return Piece(file=file, start=0, stop=file.rows, keep=np.flatnonzero(mask).astype(np.int64))
+
+
+def piece_of(file: DataFile, positions: Positions) -> Piece:
+    """Some rows of a file."""
+    return Piece(file=file, start=0, stop=file.rows, keep=positions)
+
+
+def read(storage: Storage, piece: Piece, columns: Sequence[Column]) -> Iterator[Places]:
+    """The rows of a piece, a row group at a time; groups without one are not read."""
+    if not piece.rows:
+        return
+    with storage.open_read(piece.file.path) as source:
+        parquet = pq.ParquetFile(source)
+        check_rows(storage, piece.file, parquet.metadata)
+        starts = group_starts(parquet.metadata)
+        present = set(parquet.schema_arrow.names)
+        names = [column.physical for column in columns if column.physical in present]
+        for group in range(parquet.num_row_groups):
+            first, last = max(starts[group], piece.start), min(starts[group + 1], piece.stop)
+            if piece.keep is None:
+                wanted = np.arange(first, last, dtype=np.int64)
+            else:
+                inside = np.searchsorted(piece.keep, [first, max(first, last)])
+                wanted = piece.keep[slice(*inside)]
+            if not len(wanted):
+                continue
+            count = int(starts[group + 1] - starts[group])
+            rows = named_rows(parquet.read_row_group(group, columns=names), columns, count)
+            if len(wanted) < count:
+                rows = rows.take(pa.array(wanted - starts[group]))
+            yield wanted, rows
+
+
+def split(pieces: Sequence[Piece], tasks: int, group_rows: int) -> list[list[Piece]]:
+    """The pieces in about equal shares, cut between row groups."""
+    cut = [part for piece in pieces for part in _cut(piece, group_rows)]
+    share = -(-sum(part.rows for part in cut) // max(1, tasks))
+    shares: list[list[Piece]] = [[]]
+    held = 0
+    for part in cut:
+        if held >= share and len(shares) < tasks:
+            shares.append([])
+            held = 0
+        shares[-1].append(part)
+        held += part.rows
+    return [some for some in shares if some]
+
+
+def _cut(piece: Piece, group_rows: int) -> Iterator[Piece]:
+    if piece.stop - piece.start <= group_rows or not piece.rows:
+        yield piece  # also an empty one: that its file was looked at has to be known
+        return
+    for start in range(piece.start, piece.stop, group_rows):
+        stop = min(start + group_rows, piece.stop)
+        keep = piece.keep
+        if keep is not None:
+            keep = keep[slice(*np.searchsorted(keep, [start, stop]))]
+        yield Piece(file=piece.file, start=start, stop=stop, keep=keep)

@@ -1,0 +1,107 @@
+"""Which row stands at which position of a segment: its place in the table, and its key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tailrace.store.deletes import Positions
+from tailrace.store.schema import FILE, POS, Column
+
+NAME = "rows.parquet"
+Numbers = npt.NDArray[np.int64]
+# What is gone of a data file: positions, or None for all of it.
+Gone = Mapping[int, Positions | None]
+
+
+def write_rows(directory: Path, files: Numbers, positions: Numbers, keys: pa.Table) -> None:
+    """Write the map of a segment; both numbers mostly count up, and then take next to nothing."""
+    table = pa.table([pa.array(files), pa.array(positions)], names=[FILE, POS])
+    for name, array in zip(keys.column_names, keys.columns, strict=True):
+        table = table.append_column(name, array)
+    counts_up = {POS: "DELTA_BINARY_PACKED"}
+    for field in keys.schema:
+        if pa.types.is_integer(field.type):
+            counts_up[field.name] = "DELTA_BINARY_PACKED"
+    pq.write_table(
+        table,
+        directory / NAME,
+        compression="zstd",
+        use_dictionary=[name for name in table.column_names if name not in counts_up],
+        column_encoding=counts_up,
+    )
+
+
+def key_name(column: Column) -> str:
+    """What a key column is called in a segment: by its id, for it may be renamed."""
+    return f"c{column.id}"
+
+
+@dataclass(frozen=True)
+class RowMap:
+    """The map of an open segment."""
+
+    files: Numbers
+    positions: Numbers
+    keys: pa.Table  # one chunk a column
+
+    @staticmethod
+    def read(directory: Path) -> RowMap:
+        table = pq.read_table(directory / NAME).combine_chunks()
+        files, positions = table.column(FILE).to_numpy(), table.column(POS).to_numpy()
+        return RowMap(files, positions, table.drop_columns([FILE, POS]))
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @cached_property
+    def _by_place(self) -> tuple[Numbers, Mapping[int, tuple[int, int]], Numbers]:
+        """Positions in the segment by place; each file's range of them; positions in files."""
+        order = np.lexsort((self.positions, self.files))
+        sorted_files = self.files[order]
+        keys, starts = np.unique(sorted_files, return_index=True)
+        stops = [*starts[1:], len(order)]
+        ranges = {
+            int(key): (int(start), int(stop))
+            for key, start, stop in zip(keys, starts, stops, strict=True)
+        }
+        return order, ranges, self.positions[order]
+
+    def find(self, places: Gone) -> npt.NDArray[np.bool_]:
+        """Which of its rows are at these places."""
+        order, ranges, sorted_positions = self._by_place
+        found = np.zeros(len(self), bool)
+        for key, (start, stop) in ranges.items():
+            if key not in places:
+                continue
+            wanted = places[key]
+            if wanted is None:
+                found[order[start:stop]] = True
+            elif len(wanted):
+                held = sorted_positions[start:stop]
+                at = np.minimum(np.searchsorted(wanted, held), len(wanted) - 1)
+                found[order[start:stop][wanted[at] == held]] = True
+        return found
+
+    def by_file(self, rows: npt.NDArray[np.bool_]) -> dict[int, Positions]:
+        """The places of some of its rows."""
+        order, ranges, sorted_positions = self._by_place
+        wanted = rows[order]
+        return {
+            key: sorted_positions[start:stop][wanted[start:stop]]
+            for key, (start, stop) in ranges.items()
+            if wanted[start:stop].any()
+        }
+
+    def key_rows(self, positions: Numbers, columns: Sequence[Column]) -> pa.Table:
+        """The keys of some rows, under the names and types that they have now."""
+        found = self.keys.take(pa.array(positions))
+        arrays = [found.column(key_name(column)).cast(column.type) for column in columns]
+        return pa.table(arrays, names=[column.name for column in columns])

@@ -1,0 +1,52 @@
+"""Rows of the table that a search is about: which fulfil a condition, and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.errors import InvalidError
+from tailrace.indexes.reader import Hits
+from tailrace.indexes.rowmap import Gone
+from tailrace.indexes.state import State
+from tailrace.store import lookup, predicate
+from tailrace.store.parallel import each
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import read_file
+from tailrace.store.schema import Column
+
+
+def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
+    """Where the rows are that a condition is true of."""
+    if not isinstance(where, str) or not where.strip():
+        raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
+
+    def stats(columns: Iterable[int]) -> Any:
+        with runtime.database.read() as connection:
+            return lookup.file_stats(connection, state.table, tuple(columns), state.at)
+
+    return predicate.matching(runtime, state.scan, where, stats)
+
+
+def read_rows(runtime: Runtime, state: State, hits: Hits, columns: Sequence[Column]) -> pa.Table:
+    """Columns of the rows that were found, in their order; only their row groups are read."""
+    unique = list({column.id: column for column in columns}.values())
+    schema = pa.schema([(column.name, column.type) for column in unique])
+    keys = np.unique(hits.files)
+
+    def read(key: int) -> tuple[Any, pa.Table]:
+        own = np.flatnonzero(hits.files == key)
+        order = np.argsort(hits.positions[own], kind="stable")
+        file = state.files[int(key)]
+        rows = read_file(runtime.storage, file, unique, only=hits.positions[own][order])
+        return own[order], rows.cast(schema)
+
+    parts = each(read, list(keys))
+    if not parts:
+        return schema.empty_table()
+    ranks = np.concatenate([ranks for ranks, _ in parts])
+    rows = pa.concat_tables([rows for _, rows in parts])
+    return rows.take(pa.array(np.argsort(ranks, kind="stable")))

@@ -1,0 +1,176 @@
+"""Segments: the immutable parts of an index, as the catalog knows them.
+
+Always true: an index at snapshot s of its table consists of the segments with begin <= s < end.
+A segment finds rows of some data files; each row of the table that was there when it was built,
+and is worth finding, is in exactly one of the index's segments at a snapshot. Which rows have been
+deleted since, no segment says: the table's own delete files do, for every snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.store import lookup
+from tailrace.store.scheduled import schedule
+
+_S, _C = t.segment.c, t.centroids.c
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """One object of an index."""
+
+    path: str  # relative to the lake; empty: it finds nothing, and has no object
+    size: int
+    checksum: str
+    rows: int
+    # Rows that it finds by the key of their data file, also where there are none.
+    files: Mapping[int, int]
+    format: str
+    centroids: int | None = None
+    id: int = -1  # until committed
+    begin: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Centroids:
+    """What the vectors of some segments are divided into lists by."""
+
+    path: str
+    size: int
+    checksum: str
+    lists: int
+    trained_rows: int
+    probes: int  # lists that a search looks at
+    calibrated_rows: int
+    id: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What an index consists of at a snapshot."""
+
+    segments: tuple[Segment, ...]
+    centroids: Mapping[int, Centroids] = field(default_factory=dict)
+
+    @property
+    def newest_centroids(self) -> Centroids | None:
+        return self.centroids[max(self.centroids)] if self.centroids else None
+
+
+def parts_at(connection: sa.Connection, job_id: int, at: int) -> Parts:
+    """The parts of an index at a snapshot of its table."""
+    query = sa.select(t.segment).where(_S.job_id == job_id, lookup.visible(t.segment, at))
+    segments = tuple(_segment(row) for row in connection.execute(query.order_by(_S.segment_id)))
+    rows = connection.execute(sa.select(t.centroids).where(_C.job_id == job_id))
+    return Parts(segments=segments, centroids={row.centroids_id: _centroids(row) for row in rows})
+
+
+def _segment(row: Any) -> Segment:
+    return Segment(
+        id=row.segment_id,
+        begin=row.begin_snapshot,
+        path=row.path,
+        size=row.size_bytes,
+        checksum=row.checksum,
+        rows=row.row_count,
+        files={int(key): rows for key, rows in json.loads(row.files).items()},
+        format=row.format,
+        centroids=row.centroids,
+    )
+
+
+def _centroids(row: Any) -> Centroids:
+    return Centroids(
+        id=row.centroids_id,
+        path=row.path,
+        size=row.size_bytes,
+        checksum=row.checksum,
+        lists=row.lists,
+        trained_rows=row.trained_rows,
+        probes=row.probes,
+        calibrated_rows=row.calibrated_rows,
+    )
+
+
+def _numbers(connection: sa.Connection, count: int) -> range:
+    """New ids; segments and centroids share them."""
+    c = t.counter.c
+    same = c.name == "segment"
+    connection.execute(sa.update(t.counter).where(same).values(value=c.value + count))
+    last = connection.execute(sa.select(c.value).where(same)).scalar_one()
+    return range(last - count + 1, last + 1)
+
+
+def enter_centroids(connection: sa.Connection, job_id: int, made: Centroids) -> Centroids:
+    """Add centroids; returns them with their id."""
+    (number,) = _numbers(connection, 1)
+    values = {
+        "path": made.path,
+        "size_bytes": made.size,
+        "checksum": made.checksum,
+        "lists": made.lists,
+        "trained_rows": made.trained_rows,
+        "probes": made.probes,
+        "calibrated_rows": made.calibrated_rows,
+    }
+    connection.execute(sa.insert(t.centroids).values(centroids_id=number, job_id=job_id, **values))
+    return replace(made, id=number)
+
+
+def calibrate(connection: sa.Connection, number: int, *, probes: int, rows: int) -> None:
+    """Note how many lists searches have to look at."""
+    connection.execute(
+        sa.update(t.centroids)
+        .where(_C.centroids_id == number)
+        .values(probes=probes, calibrated_rows=rows)
+    )
+
+
+def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], begin: int) -> None:
+    """Make segments a part of an index, from a snapshot of the table on."""
+    if not segments:
+        return
+    rows = [
+        {
+            "segment_id": number,
+            "job_id": job_id,
+            "begin_snapshot": begin,
+            "path": one.path,
+            "size_bytes": one.size,
+            "checksum": one.checksum,
+            "row_count": one.rows,
+            "files": json.dumps(one.files),
+            "format": one.format,
+            "centroids": one.centroids,
+        }
+        for number, one in zip(_numbers(connection, len(segments)), segments, strict=True)
+    ]
+    connection.execute(sa.insert(t.segment), rows)
+
+
+def end(connection: sa.Connection, ids: Iterable[int], at: int, now: datetime) -> int:
+    """End segments at a snapshot; returns how many were still a part of their index.
+
+    Those that began there, no snapshot shows any more: their objects go when readers are done.
+    """
+    own = _S.segment_id.in_(list(ids))
+    open_ones = sa.and_(own, _S.end_snapshot.is_(None))
+    never = sa.delete(t.segment).where(open_ones, _S.begin_snapshot >= at)
+    gone = connection.execute(never.returning(_S.segment_id, _S.path)).all()
+    schedule(connection, [(-row[0], row[1]) for row in gone if row[1]], now)
+    ended = connection.execute(sa.update(t.segment).where(open_ones).values(end_snapshot=at))
+    return len(gone) + int(ended.rowcount)
+
+
+def end_all(connection: sa.Connection, job_id: int, at: int, now: datetime) -> None:
+    """End all segments of an index."""
+    query = sa.select(_S.segment_id).where(_S.job_id == job_id, _S.end_snapshot.is_(None))
+    end(connection, connection.execute(query).scalars().all(), at, now)

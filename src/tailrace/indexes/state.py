@@ -1,0 +1,151 @@
+"""What a search sees: the segments of an index at a snapshot, and what the table says of them.
+
+Always true: a state is complete and never changes. Rows that were deleted up to its snapshot are
+in `gone`; rows of files that no segment names are its tail, which the index does not have yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.errors import NotFoundError, UnavailableError
+from tailrace.indexes.build import format_of
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.pieces import Piece, piece_without
+from tailrace.indexes.rowmap import Gone
+from tailrace.indexes.segment import Parts, parts_at
+from tailrace.store import lookup
+from tailrace.store.deletes import Positions
+from tailrace.store.files import DataFile
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.schema import TableInfo
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """An index at a snapshot of its table."""
+
+    definition: Definition
+    table: TableInfo
+    at: int
+    parts: Parts
+    files: Mapping[int, DataFile]  # of the table at the snapshot, by their keys
+    gone: Gone  # of the files that the segments name
+    tail: tuple[Piece, ...]
+
+    @property
+    def tail_rows(self) -> int:
+        return sum(piece.rows for piece in self.tail)
+
+    def live_piece(self, key: int) -> Piece:
+        """All rows of a file that are there at the snapshot."""
+        gone = self.gone.get(key)
+        return piece_without(self.files[key], _NONE if gone is None else gone)
+
+    @property
+    def scan(self) -> Scan:
+        """The table at the snapshot."""
+        live = tuple(LiveFile(file=file) for file in self.files.values())
+        return Scan(table=self.table, at=self.at, files=live)
+
+
+def state_at(
+    runtime: Runtime,
+    job_id: int,
+    table_id: int,
+    definition: Definition,
+    at: int,
+    *,
+    any_format: bool = False,
+) -> State:
+    """An index at a snapshot; of any format, if it is not going to be searched."""
+    with runtime.database.read_at_once() as connection:
+        lookup.check_snapshot(connection, at)
+        table = lookup.table_by_id(connection, table_id, at)
+        if table is None:
+            raise NotFoundError(f"the table of this index is not there at snapshot {at}")
+        parts = parts_at(connection, job_id, at)
+        files = {file.key: file for file in lookup.data_files(connection, table, at)}
+    now = format_of(definition)
+    old = [one for one in parts.segments if one.path and one.format != now]
+    if old and not any_format:
+        raise UnavailableError(
+            f"this index was written by {old[0].format!r}, and here is {now!r}: "
+            "it is built anew in the background, or by index.rebuild()"
+        )
+    named = {key for segment in parts.segments for key in segment.files}
+    dead = {
+        key: runtime.deletes.read(file.deletes).at(at)
+        for key, file in files.items()
+        if file.deletes is not None
+    }
+    gone: dict[int, Positions | None] = {key: None for key in named if key not in files}
+    gone |= {key: positions for key, positions in dead.items() if key in named}
+    return State(
+        definition=definition,
+        table=table,
+        at=at,
+        parts=parts,
+        files=files,
+        gone=gone,
+        tail=tuple(
+            piece_without(file, dead.get(key, _NONE))
+            for key, file in files.items()
+            if key not in named
+        ),
+    )
+
+
+def live_rows(state: State) -> dict[int, float]:
+    """About how many rows of each segment are still there, by the segment's id."""
+    share: dict[int, float] = {}
+    for key, file in state.files.items():
+        gone = state.gone.get(key)
+        share[key] = 1.0 if gone is None else 1 - len(gone) / max(1, file.rows)
+    return {
+        segment.id: sum(rows * share.get(key, 0.0) for key, rows in segment.files.items())
+        for segment in state.parts.segments
+    }
+
+
+_HEAD = (
+    sa.select(
+        t.job.c.watermark,
+        t.job.c.dropped_at,
+        t.own_table.c.last_change_snapshot.label("changed"),
+        sa.select(sa.func.max(t.snapshot.c.snapshot_id)).scalar_subquery().label("newest"),
+    )
+    .join(t.job_source, t.job_source.c.job_id == t.job.c.job_id)
+    .join(t.own_table, t.own_table.c.table_id == t.job_source.c.table_id)
+    .where(t.job.c.job_id == sa.bindparam("job_id", type_=t.Int))
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """How far an index and its table are: asked at every search."""
+
+    watermark: int | None
+    changed: int  # when the table's rows changed last
+    newest: int  # snapshot of the lake
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.watermark is not None and self.changed <= self.watermark
+
+
+def head_of(runtime: Runtime, job_id: int) -> Head | None:
+    """How far an index is; None if it was dropped."""
+    with runtime.database.read() as connection:
+        row = connection.execute(_HEAD, {"job_id": job_id}).first()
+    if row is None or row.dropped_at is not None:
+        return None
+    return Head(watermark=row.watermark, changed=row.changed, newest=row.newest)

@@ -1,0 +1,269 @@
+"""What users search for, as text: parsed to a tree, and from there to tantivy's queries.
+
+late delivery            either word, both are better
++late -delivery          the first one must, the second must not be there
+late AND (gift OR NOT cheap)
+"late delivery"  "late delivery"~2      one after the other; up to two places apart
+deliv*                   words that begin so
+delivry~1                words that differ in a letter, or in two with ~2
+title:late               in one column only
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import tantivy
+
+from tailrace.errors import InvalidError
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.text.library import field_of, make_analyzer, make_schema
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<open>\() | (?P<close>\)) | (?P<sign>[+-])(?=\S) |
+        (?:(?P<column>\w+):(?=\S))?
+        (?: "(?P<phrase>[^"]*)"(?:~(?P<slop>\d+))? | (?P<word>[^\s()"]+) )
+    )""",
+    re.VERBOSE,
+)
+_MOST_WORDS = 1024
+_FUZZY = re.compile(r"(?P<text>.+)~(?P<distance>\d*)$")
+
+
+class Occurs(Enum):
+    """What a clause is to the rows that are found."""
+
+    SHOULD = tantivy.Occur.Should
+    MUST = tantivy.Occur.Must
+    MUST_NOT = tantivy.Occur.MustNot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """A word, or several one after the other."""
+
+    text: str
+    column: str | None = None
+    is_phrase: bool = False
+    slop: int = 0
+    is_prefix: bool = False
+    distance: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Clauses."""
+
+    clauses: tuple[tuple[Occurs, Group | Words], ...]
+
+
+def parse(text: object) -> Group:
+    """A query as a tree; one that cannot be read is an InvalidError."""
+    if not isinstance(text, str):
+        raise InvalidError(f"a full-text index is searched for text, not for {text!r}")
+    found = _Parser(text).whole()
+    if not any(occurs is not Occurs.MUST_NOT for occurs, _ in found.clauses):
+        raise InvalidError(
+            f"the query {text!r} has no word to search for"
+            if not found.clauses
+            else f"the query {text!r} only says what must not be there: add a word that must"
+        )
+    return found
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text, self._tokens, at = text, [], 0
+        while text[at:].strip():
+            match = _TOKEN.match(text, at)
+            if match is None:
+                what = "a quote is not closed" if '"' in text[at:] else "it ends too early"
+                raise self._wrong(f"{what} at {text[at:].strip()!r}")
+            self._tokens.append(match)
+            at = match.end()
+        if len(self._tokens) > _MOST_WORDS:
+            raise InvalidError(f"a query has at most {_MOST_WORDS} words")
+        self._at = 0
+
+    def _wrong(self, reason: str) -> InvalidError:
+        return InvalidError(f"cannot read the query {self._text!r}: {reason}")
+
+    @property
+    def _next(self) -> re.Match[str] | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def _take_word(self, *words: str) -> bool:
+        token = self._next
+        if token is not None and token["word"] in words and not token["column"]:
+            self._at += 1
+            return True
+        return False
+
+    def whole(self) -> Group:
+        found = self._group(0)
+        if self._next is not None:
+            raise self._wrong("a parenthesis is closed that was not opened")
+        return found
+
+    def _group(self, depth: int) -> Group:
+        """Clauses until the end; OR between them is as good as nothing."""
+        if depth > 50:
+            raise self._wrong("too many parentheses inside each other")
+        clauses: list[tuple[Occurs, Group | Words]] = []
+        while (token := self._next) is not None and not token["close"]:
+            clauses.append(self._conjunction(depth))
+            if self._take_word("OR", "||") and (self._next is None or self._next["close"]):
+                raise self._wrong("nothing follows the OR")
+        return Group(tuple(clauses))
+
+    def _conjunction(self, depth: int) -> tuple[Occurs, Group | Words]:
+        first = self._clause(depth)
+        clauses = [first]
+        while self._take_word("AND", "&&"):
+            clauses.append(self._clause(depth))
+        if len(clauses) == 1:
+            return first
+        strict = [
+            (Occurs.MUST if occurs is Occurs.SHOULD else occurs, inner) for occurs, inner in clauses
+        ]
+        if all(occurs is Occurs.MUST_NOT for occurs, _ in strict):
+            raise self._wrong("it only says what must not be there: add a word that must")
+        return Occurs.SHOULD, Group(tuple(strict))
+
+    def _clause(self, depth: int) -> tuple[Occurs, Group | Words]:
+        occurs = Occurs.SHOULD
+        token = self._next
+        if token is not None and token["sign"]:
+            self._at += 1
+            occurs = Occurs.MUST if token["sign"] == "+" else Occurs.MUST_NOT
+        elif self._take_word("NOT"):
+            occurs = Occurs.MUST_NOT
+        return occurs, self._primary(depth)
+
+    def _primary(self, depth: int) -> Group | Words:
+        token = self._next
+        if token is None or token["close"]:
+            raise self._wrong("it ends where a word is expected")
+        self._at += 1
+        if token["open"]:
+            inside = self._group(depth + 1)
+            if self._next is None:
+                raise self._wrong("a parenthesis is not closed")
+            self._at += 1
+            return inside
+        if token["sign"] or token["word"] in ("AND", "OR", "NOT", "&&", "||"):
+            raise self._wrong(f"a word is expected instead of {token[0].strip()!r}")
+        if token["phrase"] is not None:
+            slop = int(token["slop"] or 0)
+            return Words(text=token["phrase"], column=token["column"], is_phrase=True, slop=slop)
+        return self._word(token["word"], token["column"])
+
+    def _word(self, text: str, column: str | None) -> Words:
+        if len(text) > 1 and text.endswith("*"):
+            return Words(text=text[:-1], column=column, is_prefix=True)
+        fuzzy = _FUZZY.match(text)
+        if fuzzy is not None:
+            distance = int(fuzzy["distance"] or 1)
+            if not 1 <= distance <= 2:
+                raise self._wrong(f"words may differ in 1 or 2 letters, not in {distance}")
+            return Words(text=fuzzy["text"], column=column, distance=distance)
+        return Words(text=text, column=column)
+
+
+class QueryMaker:
+    """Makes tantivy's queries for one index."""
+
+    def __init__(self, definition: Definition, names: Sequence[str]) -> None:
+        """`names` are the index's columns as they are called now."""
+        self._definition = definition
+        self.schema = make_schema(definition)
+        self._words = make_analyzer(definition)
+        self._plain = make_analyzer(definition, stems=False)
+        self._columns = {
+            name.casefold(): (field_of(number), weight)
+            for name, number, weight in zip(
+                names, definition.columns, definition.weights, strict=True
+            )
+        }
+
+    def make(self, text: object) -> tantivy.Query:
+        """A query out of what a user searches for."""
+        made = self._group(parse(text))
+        if made is None:
+            raise InvalidError(f"the query {text!r} has no word to search for")
+        return made
+
+    def _group(self, group: Group) -> tantivy.Query | None:
+        made = []
+        for occurs, inner in group.clauses:
+            query = self._group(inner) if isinstance(inner, Group) else self._any_column(inner)
+            if query is not None:
+                made.append((occurs.value, query))
+        if not any(occurs is not tantivy.Occur.MustNot for occurs, _ in made):
+            return None
+        return tantivy.Query.boolean_query(made)
+
+    def _any_column(self, words: Words) -> tantivy.Query | None:
+        columns = list(self._columns.values())
+        if words.column is not None:
+            if words.column.casefold() not in self._columns:
+                known = ", ".join(self._columns)
+                raise InvalidError(
+                    f"the index has no column {words.column!r}; it has {known}. To search for a "
+                    f'colon, quote it: "{words.column}:{words.text}"'
+                )
+            columns = [self._columns[words.column.casefold()]]
+        made = []
+        for field, weight in columns:
+            query = self._in_field(words, field)
+            if query is not None:
+                boosted = query if weight == 1 else tantivy.Query.boost_query(query, weight)
+                made.append((tantivy.Occur.Should, boosted))
+        if not made:
+            return None
+        return made[0][1] if len(made) == 1 else tantivy.Query.boolean_query(made)
+
+    def _in_field(self, words: Words, field: str) -> tantivy.Query | None:
+        if words.is_prefix:
+            return self._prefix(words, field)
+        tokens = self._words.analyze(words.text)
+        if not tokens:
+            return None
+        if words.distance:
+            return self._all(
+                [
+                    tantivy.Query.fuzzy_term_query(
+                        self.schema, field, token, distance=words.distance
+                    )
+                    for token in tokens
+                ]
+            )
+        if len(tokens) == 1:
+            return self._term(field, tokens[0])
+        if self._definition.positions:
+            return tantivy.Query.phrase_query(self.schema, field, list(tokens), slop=words.slop)
+        if words.is_phrase:
+            raise InvalidError("this index was made without positions: it finds no phrases")
+        return self._all([self._term(field, token) for token in tokens])
+
+    def _term(self, field: str, token: str) -> tantivy.Query:
+        option = "position" if self._definition.positions else "freq"
+        return tantivy.Query.term_query(self.schema, field, token, index_option=option)
+
+    def _prefix(self, words: Words, field: str) -> tantivy.Query | None:
+        tokens = self._plain.analyze(words.text)
+        if not tokens:
+            return None
+        *before, last = tokens
+        pattern = re.sub(r"([^\w])", r"\\\1", last) + ".*"
+        prefix = tantivy.Query.regex_query(self.schema, field, pattern)
+        return self._all([*(self._term(field, token) for token in before), prefix])
+
+    def _all(self, queries: list[tantivy.Query]) -> tantivy.Query:
+        if len(queries) == 1:
+            return queries[0]
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in queries])

@@ -1,0 +1,96 @@
+"""Searches the text of several segments as if they were one.
+
+Tantivy opens a directory; so one is put together of links to the segments' files, of files that
+say which documents are not to be found, and of a description. Statistics are over all documents
+that the files hold, also those not to be found: scores are the same however rows are divided into
+segments.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tantivy
+
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.text.library import register
+from tailrace.indexes.text.writer import META, PARTS, first_numbers, link_part
+
+Flags = npt.NDArray[np.bool_]
+# How tantivy ends each of its files: a description, its length, and this number.
+_MAGIC = 1337
+_FORMAT = {"major": 0, "minor": 27, "patch": 0, "index_format_version": 7}
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """The files of one segment."""
+
+    directory: Path
+    hidden: Flags  # by position: what is not to be found
+
+
+class TextSearcher:
+    """An open index."""
+
+    def __init__(
+        self, definition: Definition, segments: Sequence[TextFiles], temporary: Path
+    ) -> None:
+        """`temporary` is an empty directory on the same disk; it goes once all is open."""
+        parts: list[dict[str, Any]] = []
+        meta: dict[str, Any] = {}
+        places: dict[int, tuple[int, int]] = {}  # by number: a segment, and where a part begins
+        for order, segment in enumerate(segments):
+            described = json.loads((segment.directory / PARTS).read_text())
+            meta = json.loads((segment.directory / META).read_text())
+            for segment_id, start, size in described["parts"]:
+                link_part(segment.directory, segment_id, temporary)
+                hidden = segment.hidden[start : start + size]
+                parts.append(_part(temporary, segment_id, hidden))
+                places[described["base"] + start] = (order, start)
+        (temporary / META).write_text(json.dumps({**meta, "segments": parts, "opstamp": 1}))
+        self._index = tantivy.Index.open(str(temporary))
+        self._index.config_reader("Manual", 0)  # nothing will ever be added
+        register(self._index, definition)
+        self.searcher = self._index.searcher()
+        self.schema = self._index.schema
+        # Tantivy has its own order of parts.
+        self._places = [places[number] for number in first_numbers(self.searcher)]
+        shutil.rmtree(temporary)
+
+    def search(self, query: tantivy.Query, limit: int) -> list[tuple[float, int, int]]:
+        """Score, segment and position of the best rows, the best first."""
+        found = []
+        for score, address in self.searcher.search(query, limit, count=False).hits:
+            order, start = self._places[address.segment_ord]
+            found.append((score, order, start + address.doc))
+        return found
+
+
+def _part(directory: Path, segment_id: str, hidden: Flags) -> dict[str, Any]:
+    """The description of a part, and the file that says what is not to be found in it."""
+    count = int(hidden.sum())
+    described = {"segment_id": segment_id, "max_doc": len(hidden), "deletes": None}
+    if count:
+        bits = np.zeros(-(-len(hidden) // 64) * 64, np.uint8)
+        bits[: len(hidden)] = ~hidden
+        body = struct.pack("<I", len(hidden)) + np.packbits(bits, bitorder="little").tobytes()
+        name = f"{segment_id.replace('-', '')}.1.del"
+        (directory / name).write_bytes(_with_footer(body))
+        described["deletes"] = {"num_deleted_docs": count, "opstamp": 1}
+    return described
+
+
+def _with_footer(body: bytes) -> bytes:
+    footer = {"version": _FORMAT, "crc": zlib.crc32(body)}
+    text = json.dumps(footer, separators=(",", ":")).encode()
+    return body + text + struct.pack("<II", len(text), _MAGIC)

@@ -1,0 +1,166 @@
+"""Finds the centroids of a vector index, and how many lists its searches look at.
+
+Centroids are entered in the catalog as soon as they are found: those that no segment is divided
+by harm nobody, and a purge removes them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from tailrace.indexes import segment as segments
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.pack import write_pack
+from tailrace.indexes.pieces import Piece, read, split
+from tailrace.indexes.segment import Centroids
+from tailrace.store.parquet import new_object_name
+from tailrace.store.schema import TableInfo
+
+if TYPE_CHECKING:
+    from tailrace.indexes.reader import Reader
+    from tailrace.indexes.vectors.library import Vectors
+    from tailrace.store.runtime import Runtime
+    from tailrace.store.transaction import Transaction
+
+_SPREAD = 4  # rows looked at for each that is taken
+
+
+def train(
+    runtime: Runtime,
+    txn: Transaction,
+    job_id: int,
+    definition: Definition,
+    table: TableInfo,
+    pieces: Sequence[Piece],
+) -> Centroids:
+    """Find centroids for the rows of some pieces, from a sample of them."""
+    from tailrace.indexes.vectors import centroids as lists
+
+    rows = sum(piece.rows for piece in pieces)
+    sample = _sample(runtime, definition, table, pieces, rows)
+    found = lists.train(definition, sample, rows)
+    probes = _try_out(definition, found, sample)
+    directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
+    try:
+        path = f"{table.path}{new_object_name(txn.object_owner(), ending='segment')}"
+        size, checksum = write_pack(runtime.storage, path, [lists.save(directory, found)])
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    made = Centroids(
+        path=path,
+        size=size,
+        checksum=checksum,
+        lists=len(found),
+        trained_rows=rows,
+        probes=probes,
+        calibrated_rows=len(sample),
+    )
+    with runtime.database.write() as connection:
+        return segments.enter_centroids(connection, job_id, made)
+
+
+def _sample(
+    runtime: Runtime,
+    definition: Definition,
+    table: TableInfo,
+    pieces: Sequence[Piece],
+    rows: int,
+) -> Vectors:
+    from tailrace.indexes.vectors import centroids as lists
+    from tailrace.indexes.vectors.library import prepared, to_vectors
+
+    (column,) = definition.columns_of(table)
+    wanted = lists.sample_size(rows, definition.dimension)
+    random = np.random.default_rng(1)
+    groups = [
+        piece
+        for share in split(pieces, len(pieces) or 1, runtime.settings.row_group_rows)
+        for piece in share
+        if piece.rows
+    ]
+    looked_at: list[Piece] = []
+    count = 0
+    for number in random.permutation(len(groups)):
+        if count >= wanted * _SPREAD:
+            break
+        looked_at.append(groups[number])
+        count += groups[number].rows
+    taken = []
+    for piece in looked_at:
+        for _, found in read(runtime.storage, piece, [column]):
+            values = found.column(column.name)
+            values = values.filter(pc.is_valid(values))
+            some = random.random(len(values)) < wanted / max(1, count)
+            taken.append(to_vectors(values.filter(some), definition.dimension).copy())
+    return prepared(definition, np.concatenate(taken))
+
+
+def _try_out(definition: Definition, centroids: Vectors, sample: Vectors) -> int:
+    """How many lists to look at, by the sample alone."""
+    from tailrace.indexes.vectors import centroids as lists
+    from tailrace.indexes.vectors.searcher import divided_index
+
+    quantizer = lists.as_index(definition, centroids)
+    index = divided_index(definition, quantizer)
+    index.add(sample)
+    return _calibrated(definition, [index], _queries(sample), len(centroids))
+
+
+def _queries(vectors: Vectors) -> Vectors:
+    from tailrace.indexes.vectors.centroids import QUERIES
+
+    random = np.random.default_rng(2)
+    chosen = random.permutation(len(vectors))[:QUERIES]
+    return np.ascontiguousarray(vectors[np.sort(chosen)], np.float32)
+
+
+def _calibrated(
+    definition: Definition, indexes: Sequence[Any], queries: Vectors, count: int
+) -> int:
+    import faiss
+
+    from tailrace.indexes.definition import L2
+    from tailrace.indexes.vectors import centroids as lists
+
+    def search(given: Vectors, k: int, probes: int) -> npt.NDArray[np.int64]:
+        params = faiss.SearchParametersIVF(nprobe=probes)
+        scores, ids, start = [], [], 0
+        for index in indexes:
+            some, found = index.search(given, k, params=params)
+            scores.append(some if definition.metric == L2 else -some)
+            ids.append(np.where(found >= 0, found + start, -1))
+            start += index.ntotal
+        order = np.argsort(np.concatenate(scores, axis=1), axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(np.concatenate(ids, axis=1), order, axis=1)
+
+    return lists.calibrate(search, queries, count, definition.recall)
+
+
+def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
+    """Try out anew how many lists to look at, with all vectors of an index."""
+    definition = reader.state.definition
+    indexes = reader.divided_by(centroids.id)
+    if not indexes:
+        return
+    chosen = []
+    random = np.random.default_rng(3)
+    total = sum(index.ntotal for index in indexes)
+    from tailrace.indexes.vectors.centroids import QUERIES
+
+    for index in indexes:
+        index.make_direct_map()
+        some = random.integers(0, index.ntotal, max(1, QUERIES * index.ntotal // total))
+        chosen += [index.reconstruct(int(number)) for number in some]
+        index.set_direct_map_type(0)
+    queries = np.ascontiguousarray(np.stack(chosen), np.float32)
+    probes = _calibrated(definition, indexes, queries, centroids.lists)
+    with runtime.database.write() as connection:
+        segments.calibrate(connection, centroids.id, probes=probes, rows=total)

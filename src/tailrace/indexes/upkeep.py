@@ -1,0 +1,261 @@
+"""What is done for an index beside its iterations: merges, new centroids, calibration.
+
+Always true: upkeep changes how an index is stored, never what it finds. It builds segments out of
+the table's rows that some segments find, and puts them in their place in one commit; if one of
+them was replaced meanwhile, it gives up. Iterations and searches go on all the while.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tailrace.errors import ConflictError, NotFoundError
+from tailrace.indexes import segment as segments
+from tailrace.indexes.build import Builder, build, format_of
+from tailrace.indexes.cache import SegmentCache
+from tailrace.indexes.definition import VECTOR, Definition
+from tailrace.indexes.pieces import Piece, piece_of
+from tailrace.indexes.reader import Opener
+from tailrace.indexes.segment import Centroids, Segment
+from tailrace.indexes.state import State, live_rows, state_at
+from tailrace.indexes.training import recalibrate, train
+from tailrace.log import get_logger
+from tailrace.propagation import joblog
+from tailrace.store.deletes import NOTHING
+
+if TYPE_CHECKING:
+    from tailrace.store.runtime import Runtime
+    from tailrace.store.transaction import Transaction
+
+log = get_logger("tailrace.indexes")
+
+Begin = Callable[[], "Transaction"]
+
+# Segments up to so many rows are of one size: below, it is not worth telling them apart.
+_SMALLEST = 1_000
+# Larger ones are not merged any more.
+_LARGEST = 5_000_000
+# The share of deleted rows from which a segment is built anew.
+_DELETED = 0.2
+# How much larger an index may be than when its centroids were found, and its probes tried out.
+_OUTGROWN, _CALIBRATED = 4.0, 1.5
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexJob:
+    """An index, as its job says it."""
+
+    id: int
+    table_id: int
+    label: str
+    definition: Definition
+    watermark: int | None
+
+
+def find_job(connection: sa.Connection, job_id: int) -> IndexJob:
+    """The job of an index; NotFoundError if it was dropped."""
+    row = joblog.row(connection, job_id)
+    if row is None or row.dropped_at is not None:
+        raise NotFoundError("this index was dropped")
+    return IndexJob(
+        id=job_id,
+        table_id=joblog.sources_of(connection, [job_id])[job_id][0],
+        label=f"{row.home}/{row.name}",
+        definition=Definition.from_options(json.loads(row.spec)["consumer"]),
+        watermark=row.watermark,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Segments to be replaced by new ones."""
+
+    reason: str
+    segments: tuple[Segment, ...]
+    trains: bool = False
+
+
+def tend(runtime: Runtime, begin: Begin, job_id: int) -> None:
+    """Do what an index needs at the moment; nothing, if somebody else does."""
+    upkeep = Upkeep(runtime, begin, job_id)
+    try:
+        for _ in range(_ROUNDS):
+            if not upkeep.run_once():
+                break
+        upkeep.calibrate()
+    except (ConflictError, NotFoundError) as error:
+        log.info("upkeep given up", job_id=job_id, reason=str(error)[:200])
+
+
+class Upkeep:
+    """The upkeep of one index."""
+
+    def __init__(self, runtime: Runtime, begin: Begin, job_id: int) -> None:
+        self._runtime, self._begin, self._job_id = runtime, begin, job_id
+
+    def _state(self) -> tuple[IndexJob, State] | None:
+        with self._runtime.database.read() as connection:
+            job = find_job(connection, self._job_id)
+        if job.watermark is None:
+            return None
+        state = state_at(
+            self._runtime, job.id, job.table_id, job.definition, job.watermark, any_format=True
+        )
+        return job, state
+
+    def run_once(self) -> bool:
+        """Do the most urgent work, if there is any."""
+        found = self._state()
+        if found is None:
+            return False
+        job, state = found
+        work = choose(
+            state,
+            merge_segments=self._runtime.settings.merge_segments,
+            exact_rows=self._runtime.settings.exact_rows,
+        )
+        if work is None:
+            return False
+        self._replace(job, state, work)
+        return True
+
+    def rebuild(self) -> None:
+        """Build all segments anew."""
+        found = self._state()
+        if found is not None:
+            job, state = found
+            is_large = sum(live_rows(state).values()) > self._runtime.settings.exact_rows
+            trains = job.definition.kind == VECTOR and is_large
+            work = Work(reason="rebuild", segments=state.parts.segments, trains=trains)
+            self._replace(job, state, work)
+            self.calibrate()
+
+    def _replace(self, job: IndexJob, state: State, work: Work) -> None:
+        runtime, definition = self._runtime, job.definition
+        pieces = self._pieces(state, work)
+        with self._begin() as txn:
+            centroids: Centroids | None = None
+            if definition.kind == VECTOR:
+                centroids = state.parts.newest_centroids
+                if work.trains:
+                    centroids = train(runtime, txn, job.id, definition, state.table, pieces)
+                elif work.reason == "rebuild":
+                    centroids = None
+            builder = Builder.of(runtime, definition, state.table, txn.object_owner(), centroids)
+            built = build(runtime, builder, pieces)
+            txn.own_objects(segment.path for segment in built if segment.path)
+            runtime.step("segments merged")
+
+            def enter(connection: sa.Connection, _snapshot: int) -> None:
+                now = find_job(connection, job.id)
+                assert now.watermark is not None
+                ids = [segment.id for segment in work.segments]
+                ended = segments.end(connection, ids, now.watermark, runtime.clock.now())
+                if ended != len(ids):
+                    raise ConflictError("a segment was replaced meanwhile")
+                segments.enter(connection, job.id, built, now.watermark)
+
+            txn.in_commit(enter)
+        runtime.step("merge committed")
+        log.info(
+            "segments merged",
+            index=job.label,
+            reason=work.reason,
+            before=len(work.segments),
+            after=len(built),
+            rows=sum(segment.rows for segment in built),
+        )
+
+    def _pieces(self, state: State, work: Work) -> list[Piece]:
+        """The rows that are still there of some segments.
+
+        By the files where segments have them whole; by their row maps where they share files.
+        """
+        own = {segment.id for segment in work.segments}
+        others = {
+            key
+            for segment in state.parts.segments
+            if segment.id not in own
+            for key in segment.files
+        }
+        named = {key for segment in work.segments for key in segment.files if key in state.files}
+        whole = named - others
+        pieces = [state.live_piece(key) for key in sorted(whole)]
+        shared = [segment for segment in work.segments if set(segment.files) & (named & others)]
+        if shared:
+            opener = Opener(
+                self._runtime.storage, SegmentCache(limit=self._runtime.settings.cache_bytes)
+            )
+            for segment, rows in opener.row_maps(shared):
+                hidden = rows.find(state.gone)
+                for key, positions in rows.by_file(~hidden).items():
+                    if key not in whole:
+                        pieces.append(piece_of(state.files[key], positions))
+                # Also where nothing is left: what no segment names is what the index lacks.
+                names = (key for key in segment.files if key in named and key not in whole)
+                pieces += [piece_of(state.files[key], NOTHING.positions) for key in names]
+        return pieces
+
+    def calibrate(self) -> None:
+        """Try out how many lists to look at, if the index has grown since that was last done."""
+        found = self._state()
+        if found is None or found[0].definition.kind != VECTOR:
+            return
+        _, state = found
+        newest = state.parts.newest_centroids
+        rows = sum(
+            segment.rows
+            for segment in state.parts.segments
+            if newest is not None and segment.centroids == newest.id
+        )
+        if newest is None or rows <= newest.calibrated_rows * _CALIBRATED:
+            return
+        cache = SegmentCache(limit=self._runtime.settings.cache_bytes)
+        reader = Opener(self._runtime.storage, cache).open(state, tail=False)
+        recalibrate(self._runtime, reader, newest)
+
+
+def choose(state: State, *, merge_segments: int, exact_rows: int) -> Work | None:
+    """What is most urgent: what can't be read, then lists, then deletes, then many segments."""
+    every = state.parts.segments
+    now = format_of(state.definition)
+    old = tuple(one for one in every if one.path and one.format != now)
+    if old:
+        return Work(reason="format", segments=old)
+    live = live_rows(state)
+    if state.definition.kind == VECTOR:
+        work = _outgrown(state, sum(live.values()), exact_rows)
+        if work is not None:
+            return work
+    for one in every:
+        if one.rows and live[one.id] < one.rows * (1 - _DELETED):
+            return Work(reason="deleted rows", segments=(one,))
+    tiers: dict[int, list[Segment]] = {}
+    for one in every:
+        if live[one.id] <= _LARGEST:
+            tiers.setdefault(_tier(live[one.id], merge_segments), []).append(one)
+    for tier in sorted(tiers):
+        if len(tiers[tier]) >= merge_segments:
+            return Work(reason="many segments", segments=tuple(tiers[tier]))
+    return None
+
+
+def _tier(rows: float, factor: int) -> int:
+    return int(math.log(max(rows, _SMALLEST) / _SMALLEST, max(2, factor)))
+
+
+def _outgrown(state: State, rows: float, exact_rows: int) -> Work | None:
+    newest = state.parts.newest_centroids
+    if rows <= exact_rows:
+        return None
+    if newest is None or rows > newest.trained_rows * _OUTGROWN:
+        return Work(reason="lists", segments=state.parts.segments, trains=True)
+    other = tuple(one for one in state.parts.segments if one.rows and one.centroids != newest.id)
+    return Work(reason="other lists", segments=other) if other else None

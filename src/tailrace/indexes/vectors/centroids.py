@@ -1,0 +1,104 @@
+"""Centroids: how the vectors of an index are divided into lists, and how many a search looks at.
+
+Always true: centroids never change; all segments that were divided by the same ones can be searched
+as if they were one. New ones are found when the index has outgrown them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.indexes.definition import COSINE, Definition
+from tailrace.indexes.vectors.library import Vectors, flat_index
+
+NAME = "centroids.npy"
+_PER_LIST = 64  # vectors of the sample for each list: faiss asks for 39
+_SAMPLE_BYTES = 256 * 1024**2
+_ROUNDS = 10
+QUERIES = 200  # that the number of lists to look at is tried out with
+# What is found to be enough is tried out with vectors of the index; others are a little farther.
+_MARGIN = 0.4
+
+
+def list_count(rows: int) -> int:
+    """How many lists so many vectors are divided into."""
+    return max(16, int(2 * math.sqrt(rows)))
+
+
+def sample_size(rows: int, dimension: int) -> int:
+    """How many vectors the centroids are found from."""
+    return min(rows, list_count(rows) * _PER_LIST, _SAMPLE_BYTES // (4 * dimension))
+
+
+def train(definition: Definition, sample: Vectors, rows: int) -> Vectors:
+    """Find the centroids for so many rows from a sample of them."""
+    lists = min(list_count(rows), max(1, len(sample) // 39))
+    kmeans = faiss.Kmeans(
+        definition.dimension,
+        lists,
+        niter=_ROUNDS,
+        seed=1,
+        spherical=definition.metric == COSINE,
+        max_points_per_centroid=_PER_LIST,
+    )
+    kmeans.train(sample)
+    found: Vectors = kmeans.centroids
+    return found
+
+
+def save(directory: Path, centroids: Vectors) -> Path:
+    """Write them to a file."""
+    np.save(directory / NAME, centroids)
+    return directory / NAME
+
+
+def as_index(definition: Definition, centroids: Vectors) -> Any:
+    """As an index of their own, which finds the nearest."""
+    index = flat_index(definition)
+    index.add(centroids)
+    return index
+
+
+def load(definition: Definition, directory: Path) -> Any:
+    """Read them, as an index of their own."""
+    return as_index(definition, np.load(directory / NAME))
+
+
+def calibrate(
+    search: Callable[[Vectors, int, int], npt.NDArray[np.int64]],
+    queries: Vectors,
+    lists: int,
+    recall: float,
+) -> int:
+    """The least number of lists for a recall.
+
+    `search(queries, k, probes)` returns rows of ids; with all lists it is exact. The queries are
+    vectors of the index: each finds itself first, which does not count.
+    """
+    wanted = recall + (1 - recall) * _MARGIN
+    exact = search(queries, 11, lists)[:, 1:]
+
+    def reached(probes: int) -> float:
+        found = search(queries, 11, probes)
+        hits = [
+            len(np.intersect1d(a[a >= 0], b[b >= 0])) for a, b in zip(exact, found, strict=True)
+        ]
+        return sum(hits) / max(1, int((exact >= 0).sum()))
+
+    low, high = 1, 1
+    while high < lists and reached(high) < wanted:
+        low, high = high + 1, min(lists, high * 2)
+    while low < high:
+        middle = (low + high) // 2
+        if reached(middle) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return high

@@ -1,0 +1,70 @@
+"""What faiss is told: metrics, lists, and how vectors are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.errors import InvalidError
+from tailrace.indexes.definition import COSINE, L2, Definition
+
+try:
+    import faiss
+except ImportError as error:
+    raise InvalidError("vector indexes need an extra: pip install 'tailrace[vector]'") from error
+
+# Segments hold plain arrays of numbers: no version of faiss reads them differently.
+FORMAT = "vector-1"
+Vectors = npt.NDArray[np.float32]
+
+
+def metric_of(definition: Definition) -> int:
+    """Faiss's number for the metric; cosine is the inner product of vectors of length 1."""
+    return int(faiss.METRIC_L2 if definition.metric == L2 else faiss.METRIC_INNER_PRODUCT)
+
+
+def prepared(definition: Definition, vectors: Vectors) -> Vectors:
+    """Vectors as they are compared."""
+    made = np.ascontiguousarray(vectors, np.float32)
+    if definition.metric == COSINE:
+        made = made.copy()
+        faiss.normalize_L2(made)  # leaves zeros alone
+    return made
+
+
+def to_vectors(column: pa.ChunkedArray, dimension: int) -> Vectors:
+    """Lists without NULLs as a matrix."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    values = array.flatten().to_numpy(zero_copy_only=False)
+    if len(values) != len(array) * dimension:
+        raise InvalidError(f"a vector has another dimension than the index's {dimension}")
+    made: Vectors = values.reshape(-1, dimension).astype(np.float32, copy=False)
+    return made
+
+
+def flat_index(definition: Definition) -> Any:
+    """An index that compares with all vectors."""
+    return faiss.IndexFlat(definition.dimension, metric_of(definition))
+
+
+def query_vector(definition: Definition, given: object) -> Vectors:
+    """A vector that a user searches for, as a matrix of one row."""
+    try:
+        made = np.asarray(given, np.float32)
+    except (TypeError, ValueError):
+        raise InvalidError(
+            f"a vector index is searched for {definition.dimension} numbers, not for {given!r}"
+        ) from None
+    if made.shape != (definition.dimension,):
+        raise InvalidError(
+            f"the vector has {made.size if made.ndim == 1 else made.shape} elements; "
+            f"the index has the dimension {definition.dimension}"
+        )
+    if not np.isfinite(made).all():
+        raise InvalidError("the vector has elements that are not finite")
+    return prepared(definition, made.reshape(1, -1))

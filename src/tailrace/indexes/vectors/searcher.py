@@ -1,0 +1,148 @@
+"""Searches the vectors of several segments as if they were one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.indexes.definition import L2, Definition
+from tailrace.indexes.vectors.library import Vectors, flat_index, metric_of
+from tailrace.indexes.vectors.writer import LISTS, VECTORS
+
+Flags = npt.NDArray[np.bool_]
+# Up to so many rows that may be found, all of them are compared: lists only help with more.
+_FEW = 20_000
+
+
+@dataclass(frozen=True)
+class OpenVectors:
+    """One segment in memory."""
+
+    index: Any  # of faiss, with positions as ids
+    centroids: int | None  # None: all are compared
+
+    @staticmethod
+    def open(
+        definition: Definition, directory: Path, centroids: int | None, quantizer: Any | None
+    ) -> OpenVectors:
+        vectors = np.load(directory / VECTORS, mmap_mode="r")
+        if centroids is None:
+            flat = flat_index(definition)
+            flat.add(np.ascontiguousarray(vectors))
+            return OpenVectors(flat, None)
+        index = divided_index(definition, quantizer)
+        lists = np.load(directory / LISTS).astype(np.int64)
+        for start in range(0, len(lists), 65_536):
+            some = np.ascontiguousarray(vectors[start : start + 65_536], np.float32)
+            ids = np.arange(start, start + len(some), dtype=np.int64)
+            part = lists[start : start + len(some)]
+            index.add_core(
+                len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(part)
+            )
+        return OpenVectors(index, centroids)
+
+
+def divided_index(definition: Definition, quantizer: Any) -> Any:
+    """An empty index whose vectors are divided by centroids, which many indexes may share."""
+    index = faiss.IndexIVFScalarQuantizer(
+        quantizer,
+        definition.dimension,
+        quantizer.ntotal,
+        faiss.ScalarQuantizer.QT_fp16,
+        metric_of(definition),
+        False,  # the vectors themselves, not what is left beside their centroid
+    )
+    index.is_trained = True
+    index.own_fields = False
+    index.referenced_objects = [quantizer]
+    return index
+
+
+@dataclass(frozen=True)
+class VectorFiles:
+    """A segment in a search."""
+
+    opened: OpenVectors
+    hidden: Flags  # by position: what is not to be found
+
+
+class VectorSearcher:
+    """An open index."""
+
+    def __init__(
+        self, definition: Definition, segments: Sequence[VectorFiles], probes: Mapping[int, int]
+    ) -> None:
+        """`probes`: by centroids, the lists to look at for the recall that is wanted."""
+        self._is_l2 = definition.metric == L2
+        self._segments = [segment.opened for segment in segments]
+        self._counts = [int((~segment.hidden).sum()) for segment in segments]
+        self._selectors = [_Selector.of(segment.hidden) for segment in segments]
+        self._probes = probes
+        self.live = sum(self._counts)
+        self._total = sum(len(segment.hidden) for segment in segments)
+
+    def search(self, query: Vectors, limit: int) -> list[tuple[float, int, int]]:
+        """Score, segment and position of the nearest rows, the nearest first."""
+        wanted = min(limit, self.live)
+        if not wanted:
+            return []
+        # What is hidden takes its share of each list: as many more lists are looked at.
+        widened = self._total / self.live
+        if self.live <= _FEW:
+            widened = float("inf")
+        while True:
+            found, is_exact = self._search(query, wanted, widened)
+            if len(found) >= wanted or is_exact:
+                return found
+            widened *= 4
+
+    def _search(
+        self, query: Vectors, limit: int, widened: float
+    ) -> tuple[list[tuple[float, int, int]], bool]:
+        scores, orders, positions = [], [], []
+        is_exact = True
+        for order, opened in enumerate(self._segments):
+            if not self._counts[order]:
+                continue
+            selector = self._selectors[order]
+            params = None
+            if opened.centroids is not None:
+                lists = opened.index.nlist
+                usual = self._probes[opened.centroids]
+                probes = lists if widened == float("inf") else min(lists, int(usual * widened) + 1)
+                is_exact &= probes == lists
+                params = faiss.SearchParametersIVF(nprobe=probes, sel=selector and selector.native)
+            elif selector is not None:
+                params = faiss.SearchParameters(sel=selector.native)
+            k = min(limit, self._counts[order])
+            distances, ids = opened.index.search(query, k, params=params)
+            there = ids[0] >= 0
+            scores.append(distances[0][there])
+            positions.append(ids[0][there])
+            orders.append(np.full(int(there.sum()), order))
+        values, owners, places = (np.concatenate(some) for some in (scores, orders, positions))
+        best = np.argsort(values if self._is_l2 else -values, kind="stable")[:limit]
+        shown = -np.sqrt(np.maximum(values[best], 0)) if self._is_l2 else values[best]
+        triples = zip(shown.tolist(), owners[best].tolist(), places[best].tolist(), strict=True)
+        return list(triples), is_exact
+
+
+@dataclass(frozen=True)
+class _Selector:
+    """Rows that may be found, as faiss wants it; keeps the bits alive that faiss points to."""
+
+    native: Any
+    bits: npt.NDArray[np.uint8]
+
+    @staticmethod
+    def of(hidden: Flags) -> _Selector | None:
+        if not hidden.any():
+            return None
+        bits = np.packbits(~hidden, bitorder="little")
+        return _Selector(faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits)), bits)

@@ -1,0 +1,49 @@
+"""Builds the files of one vector segment: plain arrays, in the order of the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.vectors.library import Vectors, prepared, to_vectors
+
+VECTORS, LISTS = "vectors.npy", "lists.npy"
+
+
+class VectorWriter:
+    """One segment under construction.
+
+    Without centroids, vectors are stored as they are. With, they are stored with half the
+    precision, and with the list that each belongs to.
+    """
+
+    def __init__(self, definition: Definition, centroids: Any | None) -> None:
+        self._definition, self._centroids = definition, centroids
+        self._vectors: list[Any] = []
+        self._lists: list[Any] = []
+        self.rows = 0
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        """Add rows, none of which is NULL."""
+        vectors: Vectors = prepared(
+            self._definition, to_vectors(column, self._definition.dimension)
+        )
+        self.rows += len(vectors)
+        if self._centroids is None:
+            self._vectors.append(vectors)
+            return
+        _, lists = self._centroids.search(vectors, 1)
+        self._vectors.append(vectors.astype(np.float16))
+        self._lists.append(lists.ravel().astype(np.int32))
+
+    def finish(self, directory: Path) -> list[Path]:
+        """Write the files."""
+        np.save(directory / VECTORS, np.concatenate(self._vectors))
+        if self._centroids is None:
+            return [directory / VECTORS]
+        np.save(directory / LISTS, np.concatenate(self._lists))
+        return [directory / VECTORS, directory / LISTS]

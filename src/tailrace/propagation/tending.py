@@ -1,0 +1,68 @@
+"""Upkeep of what jobs have made, in the background of a node: after their iterations, not in them.
+
+Always true: one job's upkeep runs once at a time on a node, and never keeps an iteration waiting.
+What it does is the consumer's business; so is what happens if two nodes do the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from tailrace.log import get_logger
+from tailrace.propagation.consumer import find_consumer
+from tailrace.propagation.job import Job
+from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.runtime import Runtime
+from tailrace.store.transaction import Transaction
+
+log = get_logger("tailrace.upkeep")
+
+
+class Tender:
+    """Knows which jobs have moved, and looks after what they have made."""
+
+    def __init__(self, runtime: Runtime, heartbeat: Heartbeat) -> None:
+        self._runtime, self._heartbeat = runtime, heartbeat
+        self._moved: dict[int, Job] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def note(self, job: Job) -> None:
+        """A job has ended an iteration."""
+        consumer = find_consumer(job.kind)
+        if consumer is not None and consumer.tends:
+            with self._lock:
+                self._moved[job.id] = job
+
+    def begin(self) -> None:
+        """Begin in the background, if there is something to do and the last time has ended."""
+        if not self._moved or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._thread = threading.Thread(target=self.run, name="tailrace-upkeep", daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Look after all jobs that have moved."""
+        while not self._stop.is_set():
+            with self._lock:
+                if not self._moved:
+                    return
+                _, job = self._moved.popitem()
+            self._tend(job)
+
+    def _tend(self, job: Job) -> None:
+        consumer = find_consumer(job.kind)
+        assert consumer is not None
+        runtime = replace(self._runtime, tenant=job.tenant)
+        try:
+            consumer.tend(runtime, lambda: Transaction(runtime, self._heartbeat), job.id)
+        except Exception as error:  # noqa: BLE001  (a consumer may raise anything; the job goes on)
+            log.warning("upkeep failed", job=job.label, error=repr(error)[:500])
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for the end of what runs."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
