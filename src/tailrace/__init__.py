@@ -21,6 +21,7 @@ from tailrace.version import __version__
 
 if TYPE_CHECKING:
     from tailrace.datasource import register
+    from tailrace.indexes.index import Index, IndexStatus, as_of, is_stale
     from tailrace.lake import Lake, Snapshot, connect
     from tailrace.propagation.changes import Changes
     from tailrace.propagation.consumer import JobContext, consumer
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "Changes": "propagation.changes",
     "Explanation": "views.explain",
+    "Index": "indexes.index",
+    "IndexStatus": "indexes.index",
     "Iteration": "propagation.history",
     "JobContext": "propagation.consumer",
     "JobStatus": "propagation.status",
@@ -62,8 +65,10 @@ _PLACES = {
     "Usage": "propagation.history",
     "VerifyReport": "views.verify:Report",
     "View": "views.views",
+    "as_of": "indexes.index",
     "connect": "lake",
     "consumer": "propagation.consumer",
+    "is_stale": "indexes.index",
     "register": "datasource",
     "trigger": "propagation.trigger",
 }
@@ -87,6 +92,8 @@ __all__ = [
     "ConflictError",
     "CorruptError",
     "Explanation",
+    "Index",
+    "IndexStatus",
     "InvalidError",
     "Iteration",
     "JobContext",
@@ -111,8 +118,10 @@ __all__ = [
     "VerifyReport",
     "View",
     "__version__",
+    "as_of",
     "connect",
     "consumer",
+    "is_stale",
     "register",
     "trigger",
 ]

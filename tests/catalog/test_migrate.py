@@ -54,7 +54,7 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
 
 
 # What each version has added, newest first.
-ADDED = {5: system_views, 4: t.upkeep, 3: t.views, 2: t.propagation}
+ADDED = {5: system_views, 4: t.upkeep, 3: t.views, 2: t.propagation, 6: t.indexes}
 
 
 def make_older(lake: tailrace.Lake, version: int) -> None:
@@ -64,6 +64,8 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
             if number > version:
                 added.drop_all(connection)
         key = t.own_metadata.c.key
+        if 2 <= version < 6:
+            connection.execute(sa.delete(t.counter).where(t.counter.c.name == "segment"))
         if version < 2:
             connection.execute(sa.delete(t.own_metadata).where(key == "lake_id"))
         connection.execute(
@@ -71,7 +73,7 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_a_lake_of_an_older_version_is_brought_up_to_date(
     lake_args: LakeArgs, version: int
 ) -> None:

@@ -278,7 +278,7 @@ class Opener:
 
 
 class _Beside:
-    """Reads the lake's objects, and writes elsewhere: for what is never to be a part of the lake."""
+    """Reads the lake's objects, and writes elsewhere: what is never to be a part of the lake."""
 
     def __init__(self, lake: Storage, beside: Storage) -> None:
         self.open_read, self.open_write, self.sync = lake.open_read, beside.open_write, beside.sync
