@@ -32,6 +32,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tailrace")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Segments are cached in a directory of this run; processes that it starts use it too."""
+    before = os.environ.get("TAILRACE_CACHE")
+    os.environ["TAILRACE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["TAILRACE_CACHE"]
+    else:
+        os.environ["TAILRACE_CACHE"] = before
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of the run."""

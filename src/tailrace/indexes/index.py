@@ -203,7 +203,7 @@ class Index:
         if at is not None:
             return self._opened(at, where, head, stale_ok=stale_ok)
         if freshness == INDEXED or head.is_fresh:
-            reader = self._open(head.watermark, where, tail=False)
+            reader = self._open(head, head.watermark, where, tail=False)
             return reader, head.newest if head.is_fresh else head.watermark, False
         reader, snapshot, is_stale = self._opened(head.changed, where, head, stale_ok=stale_ok)
         return reader, snapshot if is_stale else head.newest, is_stale
@@ -212,20 +212,20 @@ class Index:
         self, at: int, where: str | None, head: Head, *, stale_ok: bool
     ) -> tuple[Reader, int, bool]:
         try:
-            return self._open(at, where, tail=True), at, False
+            return self._open(head, at, where, tail=True), at, False
         except _TailTooLongError as error:
             if not stale_ok:
                 raise
             assert head.watermark is not None
             del error
-            return self._open(head.watermark, where, tail=False), head.watermark, True
+            return self._open(head, head.watermark, where, tail=False), head.watermark, True
 
-    def _open(self, at: int, where: str | None, *, tail: bool) -> Reader:
+    def _open(self, head: Head, at: int, where: str | None, *, tail: bool) -> Reader:
         opener = self._context.opener
 
         def make() -> Reader:
             if where is not None:
-                whole = self._open(at, None, tail=tail)
+                whole = self._open(head, at, None, tail=tail)
                 return whole.narrowed(matching_places(self._runtime, whole.state, where))
             state = state_at(self._runtime, self._job_id, self._source(), self.definition, at)
             most = self._runtime.settings.tail_rows
@@ -237,7 +237,7 @@ class Index:
                 )
             return opener.open(state, tail=tail)
 
-        return opener.reader((self._job_id, at, tail, where), make)
+        return opener.reader((self._job_id, head.version, at, tail, where), make)
 
     @property
     def _label(self) -> str:

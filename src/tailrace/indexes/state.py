@@ -122,6 +122,14 @@ _HEAD = (
         t.job.c.dropped_at,
         t.own_table.c.last_change_snapshot.label("changed"),
         sa.select(sa.func.max(t.snapshot.c.snapshot_id)).scalar_subquery().label("newest"),
+        sa.select(sa.func.max(t.segment.c.segment_id))
+        .where(t.segment.c.job_id == t.job.c.job_id)
+        .scalar_subquery()
+        .label("segment"),
+        sa.select(sa.func.sum(t.centroids.c.probes))
+        .where(t.centroids.c.job_id == t.job.c.job_id)
+        .scalar_subquery()
+        .label("probes"),
     )
     .join(t.job_source, t.job_source.c.job_id == t.job.c.job_id)
     .join(t.own_table, t.own_table.c.table_id == t.job_source.c.table_id)
@@ -136,6 +144,7 @@ class Head:
     watermark: int | None
     changed: int  # when the table's rows changed last
     newest: int  # snapshot of the lake
+    version: tuple[int, int]  # another whenever its parts are, also of the same watermark
 
     @property
     def is_fresh(self) -> bool:
@@ -148,4 +157,9 @@ def head_of(runtime: Runtime, job_id: int) -> Head | None:
         row = connection.execute(_HEAD, {"job_id": job_id}).first()
     if row is None or row.dropped_at is not None:
         return None
-    return Head(watermark=row.watermark, changed=row.changed, newest=row.newest)
+    return Head(
+        watermark=row.watermark,
+        changed=row.changed,
+        newest=row.newest,
+        version=(int(row.segment or 0), int(row.probes or 0)),
+    )
