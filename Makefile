@@ -20,7 +20,7 @@ setup: ## Create .venv with pinned versions, and find or install Java
 	@tools/install.sh run
 	@tools/java.sh >/dev/null
 
-demo: setup ## Show a small shop with live changes, and views that follow them
+demo: setup ## Show a small shop with live changes, and views and indexes that follow them
 	@$(WITH_JAVA) $(PYTHON_IN_VENV) -m tailrace.demo
 
 test: lint ## Lint, types, and all tests but the long ones

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console, ConsoleDimensions
 
 import tailrace
-from tailrace.demo import derived, run, shop, tables
+from tailrace.demo import derived, run, searches, shop, tables
 from tailrace.demo.freshness import Line, Picture, _delays
 from tailrace.demo.writer import Commit, Start, Trade
 from tests.support.process import wait_until
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tailrace.propagation.history import Iteration
 
-SMALL = shop.Sizes(customers=50, products=20, orders=200)
+SMALL = shop.Sizes(customers=50, products=20, orders=200, reviews=100)
 
 
 # --- without Spark --------------------------------------------------------------------------
@@ -38,7 +38,8 @@ def test_the_shop_is_the_same_wherever_it_is_made() -> None:
     one, other = (shop.generate(SMALL) for _ in range(2))
     assert {name: rows.num_rows for name, rows in one.items()}.keys() == shop.TABLES.keys()
     assert all(one[name].equals(other[name]) for name in one)
-    assert shop.Sizes.of(1) == shop.Sizes(customers=5_000, products=500, orders=50_000)
+    full = shop.Sizes(customers=5_000, products=500, orders=50_000, reviews=10_000)
+    assert shop.Sizes.of(1) == full
 
 
 @pytest.fixture
@@ -56,7 +57,8 @@ def test_the_writer_makes_commits_of_every_kind_and_leaves_no_line_without_its_o
     before = small_shop.snapshot
     done = _trade(small_shop, 100)
     assert [commit.snapshot for commit in done] == list(range(before + 1, before + 101))
-    assert {commit.kind for commit in done} == {"order", "status", "cancel", "price", "customer"}
+    kinds = {"order", "status", "cancel", "price", "customer", "product"}
+    assert {commit.kind for commit in done} == kinds | {"review", "edit", "withdrawal"}
     orders = set(small_shop.table(shop.ORDERS).to_arrow()["id"].to_pylist())
     lines = set(small_shop.table(shop.LINES).to_arrow()["order_id"].to_pylist())
     assert lines == orders
@@ -73,17 +75,58 @@ def test_the_same_start_leads_to_the_same_trade(tmp_path: Path) -> None:
 
 
 def _trade(lake: tailrace.Lake, commits: int) -> list[Commit]:
+    trade = _trader(lake)
+    return [trade.step() for _ in range(commits)]
+
+
+def _trader(lake: tailrace.Lake) -> Trade:
     orders = lake.table(shop.ORDERS).to_arrow().slice(SMALL.orders - 20).to_pylist()
     products = lake.table(shop.PRODUCTS).to_arrow().to_pylist()
     start = Start(
         seed=1,
         newest_order=SMALL.orders,
         newest_customer=SMALL.customers,
+        newest_review=SMALL.reviews,
         orders=[[o["id"], o["customer_id"], "paid", o["placed_at"].isoformat()] for o in orders],
         products=[[p["id"], p["name"], p["category"], str(p["price"])] for p in products],
+        reviews=[[number, 1] for number in range(SMALL.reviews - 20, SMALL.reviews + 1)],
     )
-    trade = Trade(lake, Start(**json.loads(json.dumps(vars(start)))))
-    return [trade.step() for _ in range(commits)]
+    return Trade(lake, Start(**json.loads(json.dumps(vars(start)))))
+
+
+def test_searches_of_the_live_part_are_as_of_the_newest_commit_and_are_checked_later(
+    small_shop: tailrace.Lake,
+) -> None:
+    for index in derived.INDEXES:
+        small_shop.create_index(*index.job, using=index.using, columns=index.column)
+        small_shop.index(*index.job).wait()
+    searcher, trade = searches.Searcher(small_shop, pause=0, turn=1), _trader(small_shop)
+    for _ in range(10):
+        assert all(one.snapshot == small_shop.snapshot for one in searcher.look())
+        for _ in range(4):
+            trade.step()
+    assert {one.asked for one in searcher.done} == {
+        w for asked in searches.ASKED.values() for w in asked
+    }
+    assert all(searches.compare(small_shop, one) == (0, 0) for one in searcher.done)
+    assert all(one.keys and one.shown for one in searcher.done)
+
+
+def test_a_search_that_is_wrong_is_found_out(small_shop: tailrace.Lake) -> None:
+    for index in derived.INDEXES:
+        small_shop.create_index(*index.job, using=index.using, columns=index.column)
+        small_shop.index(*index.job).wait()
+        asked = searches.ASKED[index][0]
+        right = searches.search(
+            small_shop, index, asked, limit=5 if index.using == "vector" else 100
+        )
+        assert searches.compare(small_shop, right) == (0, 0)
+        less = replace(right, keys=right.keys[:-1])
+        assert searches.compare(small_shop, less) == (1, 0)
+        twice = replace(right, keys=(*right.keys[:-1], right.keys[0]))
+        assert sum(searches.compare(small_shop, twice)) > 0
+        other = replace(right, keys=(*right.keys[:-1], 10**9))
+        assert searches.compare(small_shop, other) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +173,21 @@ def test_the_live_table_fits_the_terminal(width: int) -> None:
         for one in derived.ALL
     )
     commit = Commit(snapshot=1234, at=0.0, kind="order", tables=(), text="order 50001: " + "x" * 90)
+    found = tuple(
+        searches.Search(
+            index=index,
+            asked=searches.ASKED[index][0],
+            snapshot=1234,
+            keys=(1,) * 1000,
+            limit=10,
+            rows=20_000,
+            seconds=0.1,
+            shown="Sturdy, and it looks good. " * 9,
+        )
+        for index in derived.INDEXES
+    )
     picture = Picture(
+        searches=found,
         lines=lines,
         snapshot=1234,
         commits=1000,
@@ -148,6 +205,8 @@ def test_the_live_table_fits_the_terminal(width: int) -> None:
         (line,) = [line for line in shown if line.startswith(f"{tables.short(one.name)} ")]
         assert "12 commits, 10.5 s" in line
         assert line.split()[-3:] == ["1,234", "ms", "120"]
+    assert any(line.startswith("review_text: sturdy, 1,000 found at 1234: Stur") for line in shown)
+    assert any(line.startswith("look_alikes: like Oak bench, of 20,000") for line in shown)
 
 
 def test_a_delay_goes_from_a_commit_to_the_end_of_the_first_refresh_that_has_it() -> None:
@@ -246,6 +305,9 @@ def _check(place: Path, before: Before, found: dict[str, Any]) -> None:
         assert one["rows"] > 0
         assert one["recompute_seconds"] > 0
         assert sum(one["strategies"].values()) == one["refreshes"]
+    text, vectors = found["derived"][-2:]
+    assert text["searches_checked"] > len(searches.ASKED[derived.REVIEW_TEXT])
+    assert vectors["searches_checked"] > len(searches.ASKED[derived.LOOK_ALIKES])
     with tailrace.connect(place) as lake:
         assert lake.snapshot > before.snapshot
         for name, rows in before.rows.items():

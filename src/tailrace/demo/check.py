@@ -1,19 +1,23 @@
-"""Compares everything that was derived with what Spark computes anew."""
+"""Compares everything that was derived with what is computed anew: by Spark, or row by row."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tailrace.demo.derived import ALL, Derived, Replica
+from tailrace.demo.derived import ALL, Derived, Replica, SearchIndex
+from tailrace.demo.searches import ASKED, Search, compare, search
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
 
 # Most of a small comparison is planning: two at a time keep two cores busy.
 _AT_ONCE = 2
+# Searches of the live part that are looked at again, of each index: all rows for each.
+_SEARCHES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +32,25 @@ class Check:
     extra: int
     seconds: float
     details: str  # rows that differ, if there are
+    searches: int = 0  # that were compared
 
 
-def check_all(lake: Lake) -> list[Check]:
-    """Check each derived object; what differs is in the results, and not raised."""
+def check_all(lake: Lake, searches: Sequence[Search] = ()) -> list[Check]:
+    """Check each derived object; what differs is in the results, and not raised.
+
+    `searches` were made before: some of them are checked, too, each at its own snapshot.
+    """
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tailrace-check")
     try:
-        return list(pool.map(lambda derived: _check(lake, derived), ALL))
+        return list(pool.map(lambda derived: _check(lake, derived, searches), ALL))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for Spark
 
 
-def _check(lake: Lake, derived: Derived) -> Check:
+def _check(lake: Lake, derived: Derived, searches: Sequence[Search]) -> Check:
     began = time.monotonic()
+    if isinstance(derived, SearchIndex):
+        return _check_index(lake, derived, searches, began)
     if isinstance(derived, Replica):
         return _check_replica(lake, derived, began)
     report = lake.view(derived.name).verify()
@@ -86,4 +96,30 @@ def _check_replica(lake: Lake, replica: Replica, began: float) -> Check:
         extra=extra,
         seconds=time.monotonic() - began,
         details="" if not missing and not extra else f"{missing} rows missing, {extra} too many",
+    )
+
+
+def _check_index(lake: Lake, index: SearchIndex, searches: Sequence[Search], began: float) -> Check:
+    """What it finds, now and in the live part, against a look at every row."""
+    own = [one for one in searches if one.index is index]
+    some = own[:: max(1, -(-len(own) // _SEARCHES))]
+    limit = own[0].limit if own else 10
+    newest = [search(lake, index, asked, limit=limit) for asked in ASKED[index]]
+    missing, extra = 0, 0
+    wrong = []
+    for one in (*newest, *some):
+        lacks, has = compare(lake, one)
+        missing, extra = missing + lacks, extra + has
+        if lacks or has:
+            wrong.append(f"{one.asked} at {one.snapshot}: {lacks} missing, {has} too many")
+    return Check(
+        name=index.name,
+        ok=not wrong,
+        watermark=newest[-1].snapshot,
+        rows=newest[-1].rows,
+        missing=missing,
+        extra=extra,
+        seconds=time.monotonic() - began,
+        details="; ".join(wrong[:3]),
+        searches=len(newest) + len(some),
     )

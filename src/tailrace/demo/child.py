@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tailrace.demo.shop import CUSTOMERS, ORDERS, PRODUCTS, STATUSES
+from tailrace.demo.shop import CUSTOMERS, ORDERS, PRODUCTS, REVIEWS, STATUSES
 from tailrace.demo.writer import Commit, Start
 from tailrace.errors import UnavailableError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SEED = 8708
 _PATIENCE = 20.0  # seconds for the commit that it is in the middle of
-_UNDER_WAY = 1_000  # orders that it gets to know: enough to pick from
+_UNDER_WAY = 1_000  # orders, and reviews, that it gets to know: enough to pick from
 
 
 def start_from(lake: Lake) -> Start:
@@ -34,13 +34,17 @@ def start_from(lake: Lake) -> Start:
     customers = lake.table(CUSTOMERS).to_df()
     under_way = orders.where(F.col("status") != STATUSES[-1])
     some = under_way.orderBy(F.desc("id")).limit(_UNDER_WAY).toArrow().to_pylist()
+    reviews = lake.table(REVIEWS).to_df().select("id", "product_id").orderBy(F.desc("id"))
+    said = [[row["id"], row["product_id"]] for row in reviews.limit(_UNDER_WAY).collect()]
     products = lake.table(PRODUCTS).to_arrow().sort_by("id").to_pylist()
     return Start(
         seed=_SEED + lake.snapshot,  # when the demo goes on, something else happens
         newest_order=orders.agg(F.max("id")).collect()[0][0] or 0,
         newest_customer=customers.agg(F.max("id")).collect()[0][0] or 0,
+        newest_review=said[0][0] if said else 0,
         orders=[[o["id"], o["customer_id"], o["status"], o["placed_at"].isoformat()] for o in some],
         products=[[p["id"], p["name"], p["category"], str(p["price"])] for p in products],
+        reviews=said,
     )
 
 

@@ -2,7 +2,8 @@
 
 A recompute is what one would do without views: the query in plain Spark SQL, its rows written as
 Parquet. It reads the shop as it was when the live part began, in few large files: that is the best
-case for it. It runs once to warm up, and once to be counted.
+case for it. An index is built anew from all rows that its table has now. Each runs once to warm
+up, and once to be counted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tailrace.demo.derived import ALL, VIEWS, Derived
+from tailrace.demo.derived import ALL, VIEWS, Derived, SearchIndex
 from tailrace.demo.shop import SCHEMA, TABLES
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ def _measured(lake: Lake, derived: Derived, directory: Path) -> float:
     seconds = 0.0
     for turn in range(2):
         began = time.monotonic()
-        rows = lake.spark.sql(_named(derived.query))
-        rows.write.parquet(str(directory / f"{derived.name}-{turn}"))
+        if isinstance(derived, SearchIndex):
+            lake.index(*derived.job).rebuild()
+        else:
+            rows = lake.spark.sql(_named(derived.query))
+            rows.write.parquet(str(directory / f"{derived.name}-{turn}"))
         seconds = time.monotonic() - began
     return seconds
 

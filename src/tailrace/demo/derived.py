@@ -1,8 +1,4 @@
-"""What the demo derives from the shop: a few views, each of another kind, and a replica.
-
-Indexes will be a third kind beside VIEWS and REPLICAS: one more tuple here, and one more branch in
-`create` and in `check`.
-"""
+"""What the demo derives from the shop: views, each of another kind, a replica, and two indexes."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.demo.shop import ORDERS, SCHEMA
+from tailrace.demo.shop import ORDERS, PRODUCTS, REVIEWS, SCHEMA
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
@@ -26,7 +22,7 @@ class Derived:
     trigger: str | Mapping[str, Any]
     # Under what its job is registered.
     job: tuple[str, str]
-    query: str  # in Spark SQL, over the shop's tables and the views here
+    query: str = ""  # in Spark SQL, over the shop's tables and the views here; none of an index
     is_cheap: bool = True  # whether reading its rows needs no Spark: all but those with a LIMIT
 
     @property
@@ -43,6 +39,15 @@ class Replica(Derived):
 
     source: str
     where: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchIndex(Derived):
+    """An index of a column."""
+
+    source: str
+    using: str
+    column: str
 
 
 def _every(interval: str) -> dict[str, Any]:
@@ -66,6 +71,10 @@ def _replica(name: str, *, source: str, where: str, **fields: Any) -> Replica:
         query=query,
         **fields,
     )
+
+
+def _index(name: str, *, source: str, **fields: Any) -> SearchIndex:
+    return SearchIndex(name=f"{source}.{name}", job=(source, name), source=source, **fields)
 
 
 CITIES = f"{SCHEMA}.cities"
@@ -132,7 +141,26 @@ REPLICAS = (
         where="status = 'shipped'",
     ),
 )
-ALL: tuple[Derived, ...] = (*VIEWS, *REPLICAS)
+REVIEW_TEXT = _index(
+    "review_text",
+    what="full text",
+    shows="reviews by the words in them",
+    trigger="greedy",
+    source=REVIEWS,
+    using="fulltext",
+    column="text",
+)
+LOOK_ALIKES = _index(
+    "look_alikes",
+    what="vectors",
+    shows="products that are like another",
+    trigger="default",
+    source=PRODUCTS,
+    using="vector",
+    column="likeness",
+)
+INDEXES = (REVIEW_TEXT, LOOK_ALIKES)
+ALL: tuple[Derived, ...] = (*VIEWS, *REPLICAS, *INDEXES)
 
 
 def create(lake: Lake) -> list[str]:
@@ -146,4 +174,11 @@ def create(lake: Lake) -> list[str]:
         consumer = {"kind": "replica", "table": replica.name, "where": replica.where}
         if lake.jobs.register(*replica.job, {"consumer": consumer, "trigger": replica.trigger}):
             made.append(replica.name)
+    indexed = {(index.table, index.name) for index in lake.indexes()}
+    for index in INDEXES:
+        if index.job not in indexed:
+            lake.create_index(
+                *index.job, using=index.using, columns=index.column, trigger=index.trigger
+            )
+            made.append(index.name)
     return made

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tailrace.demo.derived import ALL, CITIES, Derived, Replica
+from tailrace.demo.derived import ALL, CITIES, INDEXES, Derived, Replica
+from tailrace.demo.searches import Search, Searcher
 from tailrace.demo.writer import Commit
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Picture:
     rate: float  # commits per second of late
     recent: tuple[Commit, ...]  # newest first
     cities: tuple[tuple[str, float], ...]  # what the view on a view says, most first
+    searches: tuple[Search, ...] = ()  # what the indexes find, one each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ class Watcher:
 
     def __init__(self, lake: Lake, commits: Sequence[Commit], *, since: datetime) -> None:
         self._lake, self._commits, self._since = lake, commits, since
+        self.searcher = Searcher(lake)
         self._refreshes: dict[int, list[Iteration]] = {}  # by job, newest last
         self._seen: set[tuple[int, datetime]] = set()
         self._rows: dict[str, int] = {}
@@ -89,6 +92,8 @@ class Watcher:
         """See how everything is."""
         jobs = {(job.table, job.name): job for job in self._lake.jobs.list()}
         self._read_history()
+        searches = self.searcher.look()
+        self._rows |= {search.index.name: search.rows for search in searches}
         if time.monotonic() >= self._count_at:
             self._count([derived for derived in ALL if derived.is_cheap])
         return Picture(
@@ -98,6 +103,7 @@ class Watcher:
             rate=self._rate(),
             recent=tuple(reversed(self._commits[-8:])),
             cities=self._cities,
+            searches=searches,
         )
 
     def _line(self, derived: Derived, job: JobStatus) -> Line:
@@ -142,6 +148,8 @@ class Watcher:
     def _count(self, some: Sequence[Derived]) -> None:
         began = time.monotonic()
         for derived in some:
+            if derived in INDEXES:
+                continue  # a search tells
             if self._rows.get(derived.name, 0) <= _MOST_COUNTED:
                 rows = rows_of(self._lake, derived)
                 self._rows[derived.name] = rows.num_rows

@@ -28,6 +28,7 @@ from tailrace.demo.interrupt import closing, first_only_sets, in_background, ter
 from tailrace.demo.quiet import stderr_aside
 from tailrace.demo.result import Result, document
 from tailrace.demo.screen import Screen
+from tailrace.demo.searches import Search, typical_seconds
 from tailrace.errors import InvalidError, JobFailedError, UnavailableError
 from tailrace.lake import CATALOG_FILE, Lake, connect
 from tailrace.propagation.job import State
@@ -79,15 +80,31 @@ def play(*, seconds: float, scale: float, keep: str | Path | None, output: str) 
 @contextmanager
 def _place(keep: str | Path | None) -> Iterator[Path]:
     if keep is None:
-        with tempfile.TemporaryDirectory(
-            prefix="tailrace-demo-", ignore_cleanup_errors=True
-        ) as directory:
+        with (
+            tempfile.TemporaryDirectory(
+                prefix="tailrace-demo-", ignore_cleanup_errors=True
+            ) as directory,
+            _cache(Path(directory) / "cache"),
+        ):
             yield Path(directory) / "shop.lake"
         return
     place = Path(keep).expanduser()
     if place.is_dir() and any(place.iterdir()) and not (place / CATALOG_FILE).exists():
         raise InvalidError(f"{place} has other files in it: give --keep a new directory")
     yield place
+
+
+@contextmanager
+def _cache(directory: Path) -> Iterator[None]:
+    """Segments of a lake that is temporary are, too, unless the user says where they go."""
+    if "TAILRACE_CACHE" in os.environ:
+        yield
+        return
+    os.environ["TAILRACE_CACHE"] = str(directory)
+    try:
+        yield
+    finally:
+        del os.environ["TAILRACE_CACHE"]
 
 
 class _Play:
@@ -98,6 +115,7 @@ class _Play:
         self._began = time.monotonic()
         self._is_new = False
         self._began_at = self._live_from = lake.snapshot
+        self._searches: list[Search] = []  # of the live part
 
     def run(self, sizes: shop.Sizes, seconds: float) -> dict[str, Any]:
         """All scenes; returns what was found out."""
@@ -183,6 +201,7 @@ class _Play:
         ended = threading.Event()
         with first_only_sets(ended):
             watcher = Watcher(self._lake, child.commits, since=since)
+            self._searches = watcher.searcher.done
             self._live_from = self._lake.snapshot
             child.begin(start_from(self._lake))
             began = time.monotonic()
@@ -206,11 +225,11 @@ class _Play:
 
     def _results(self, child: Child, since: datetime) -> list[Result]:
         screen, lake = self._screen, self._lake
-        with screen.working("Spark computes and compares", "All is checked"):
-            checks = check_all(lake)
+        with screen.working("All is computed anew and compared", "All is checked"):
+            checks = check_all(lake, self._searches)
         screen.show(tables.checks(checks))
         screen.phase("What it took", texts.TOOK)
-        with screen.working("Spark recomputes each, twice", "Each is measured"):
+        with screen.working("Each is computed anew, twice", "Each is measured"):
             once = recompute_seconds(lake, at=self._live_from)
         results = [
             Result(
@@ -218,10 +237,12 @@ class _Play:
                 check=check,
                 refreshes=refreshes(lake, one, child.commits, since=since),
                 recompute_seconds=once[one.name],
+                search_seconds=typical_seconds([s for s in self._searches if s.index is one]),
             )
             for one, check in zip(derived.ALL, checks, strict=True)
         ]
         screen.show(tables.costs(results))
         screen.say(texts.HOW_MEASURED)
         screen.say(texts.IN_MEMORY)
+        screen.say(texts.searched(self._searches, typical_seconds(self._searches)))
         return results

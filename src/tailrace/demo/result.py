@@ -21,6 +21,7 @@ class Result:
     check: Check
     refreshes: Refreshes
     recompute_seconds: float  # once
+    search_seconds: float | None = None  # of an index: what a search took in the live part
 
     @property
     def recompute_every_time(self) -> float:
@@ -30,6 +31,11 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
         done = self.refreshes
+        searched: dict[str, Any] = {}
+        if self.check.searches:
+            searched["searches_checked"] = self.check.searches
+        if self.search_seconds is not None:
+            searched["search_seconds"] = round(self.search_seconds, 4)
         return {
             "name": self.derived.name,
             "what": self.derived.what,
@@ -47,6 +53,7 @@ class Result:
             ),
             "recompute_seconds": round(self.recompute_seconds, 3),
             "recompute_every_time_seconds": round(self.recompute_every_time, 3),
+            **searched,
         }
 
 

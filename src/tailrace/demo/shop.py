@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from math import sqrt
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.demo import words
+from tailrace.demo import sayings, words
 from tailrace.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = "shop"
 CUSTOMERS, PRODUCTS = f"{SCHEMA}.customers", f"{SCHEMA}.products"
 ORDERS, LINES = f"{SCHEMA}.orders", f"{SCHEMA}.order_lines"
+REVIEWS = f"{SCHEMA}.reviews"
 # What an order goes through; one that is canceled is deleted.
 STATUSES = ("placed", "paid", "shipped", "delivered")
 MOST_LINES = 5  # of an order
@@ -34,7 +36,13 @@ _SEED = 8707
 TABLES: dict[str, tuple[dict[str, str], list[str]]] = {
     CUSTOMERS: ({"id": "bigint", "name": "string", "city": "string", "since": "date"}, ["id"]),
     PRODUCTS: (
-        {"id": "bigint", "name": "string", "category": "string", "price": "decimal(10,2)"},
+        {
+            "id": "bigint",
+            "name": "string",
+            "category": "string",
+            "price": "decimal(10,2)",
+            "likeness": "array<float>",
+        },
         ["id"],
     ),
     ORDERS: (
@@ -51,6 +59,10 @@ TABLES: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["order_id", "line"],
     ),
+    REVIEWS: (
+        {"id": "bigint", "product_id": "bigint", "stars": "int", "text": "string"},
+        ["id"],
+    ),
 }
 _MONEY = pa.decimal128(10, 2)
 _FIRST_DAY = np.datetime64("2025-01-01T00:00:00", "us")
@@ -64,10 +76,11 @@ class Sizes:
     customers: int
     products: int
     orders: int
+    reviews: int
 
     @staticmethod
     def of(scale: float) -> Sizes:
-        """At scale 1: 5,000 customers, 500 products, 50,000 orders, 150,000 lines or so."""
+        """At scale 1: 5,000 customers, 500 products, 50,000 orders, 10,000 reviews."""
         if not SMALLEST <= scale <= LARGEST:
             raise InvalidError(
                 f"the demo's scale goes from {SMALLEST:g} to {LARGEST:g}, because its rows are "
@@ -78,6 +91,7 @@ class Sizes:
             # A shop that sells ten times as much does not have ten times as many things.
             products=round(500 * sqrt(scale)),
             orders=round(50_000 * scale),
+            reviews=round(10_000 * scale),
         )
 
 
@@ -112,6 +126,7 @@ def generate(sizes: Sizes) -> dict[str, pa.Table]:
         PRODUCTS: products,
         ORDERS: _orders(sizes, random),
         LINES: _lines(sizes, products, random),
+        REVIEWS: _reviews(sizes, products),
     }
 
 
@@ -155,15 +170,19 @@ def _products(count: int, random: np.random.Generator) -> pa.Table:
     chosen = [made[n % len(made)] for n in order]
     cheapest = np.array([words.CATEGORIES[category][0] for _, category, _ in chosen])
     euros = np.round(cheapest * random.gamma(2.0, 1.2, count) + cheapest)
+    names = [
+        f"{material} {thing.lower()}{one}"
+        for (material, _, thing), one in zip(chosen, series, strict=True)
+    ]
+    categories = [category for _, category, _ in chosen]
+    likeness = [sayings.vector(*product) for product in zip(names, categories, strict=True)]
     return pa.table(
         {
             "id": np.arange(1, count + 1),
-            "name": [
-                f"{material} {thing.lower()}{one}"
-                for (material, _, thing), one in zip(chosen, series, strict=True)
-            ],
-            "category": [category for _, category, _ in chosen],
+            "name": names,
+            "category": categories,
             "price": money(euros * 100 - 5),
+            "likeness": pa.array(likeness, pa.list_(pa.float32())),
         }
     )
 
@@ -197,5 +216,20 @@ def _lines(sizes: Sizes, products: pa.Table, random: np.random.Generator) -> pa.
             "product_id": product + 1,
             "quantity": pa.array(random.integers(1, 5, count), pa.int32()),
             "price": products.column("price").take(pa.array(product)),
+        }
+    )
+
+
+def _reviews(sizes: Sizes, products: pa.Table) -> pa.Table:
+    random = Random(_SEED)  # noqa: S311  (no secrets)
+    chosen = random.choices(range(sizes.products), falling(sizes.products), k=sizes.reviews)
+    names = products.column("name").to_pylist()
+    said = [sayings.review(random, names[product]) for product in chosen]
+    return pa.table(
+        {
+            "id": np.arange(1, sizes.reviews + 1),
+            "product_id": np.array(chosen) + 1,
+            "stars": pa.array([stars for stars, _ in said], pa.int32()),
+            "text": [text for _, text in said],
         }
     )

@@ -15,10 +15,11 @@ from tailrace.demo.check import Check
 from tailrace.demo.derived import ALL
 from tailrace.demo.freshness import Line, Picture
 from tailrace.demo.result import Result
+from tailrace.demo.searches import Search
 
 _WIDE = 92  # columns from which on there is room for everything
 _HIGH = 22  # lines from which on there is room for what happens
-_RECENT = 6
+_RECENT = 5
 
 
 def short(name: str) -> str:
@@ -51,6 +52,7 @@ def live(
     parts: list[RenderableType] = [_freshness(picture, is_wide=size.width >= _WIDE)]
     if size.height >= _HIGH:
         parts += [Text(), _happening(picture, size.width), Text()]
+        parts += [*(_found(search, size.width) for search in picture.searches), Text()]
     return Group(*parts, _progress(picture, passed, seconds))
 
 
@@ -107,6 +109,24 @@ def _happening(picture: Picture, width: int) -> Table:
     return grid
 
 
+def _found(search: Search, width: int) -> Text:
+    """What a search has found, in a line: what fits best, and how many there are."""
+    is_text = search.index.using == "fulltext"
+    asked = search.asked.strip('"') if is_text else f"like {search.asked}"
+    count = f"{len(search.keys):,} found" if is_text else f"of {search.rows:,}"
+    line = Text.assemble(
+        (f"{short(search.index.name)}: ", "bold"),
+        (asked, "cyan"),
+        f", {count} at {search.snapshot}: ",
+        (search.shown, "dim"),
+    )
+    if is_text:
+        line.highlight_words([asked], "bold", case_sensitive=False)
+    line.truncate(width, overflow="ellipsis")
+    line.no_wrap = True
+    return line
+
+
 def _bar(city: str, revenue: float, most: float) -> Table:
     row = Table.grid(padding=(0, 1))
     row.add_column(width=8, no_wrap=True)
@@ -138,8 +158,8 @@ def progress_line(picture: Picture, passed: float, seconds: float) -> str:
     return f"{passed:4.0f} of {seconds:.0f} s: {_count(picture.commits, 'commit')}; {shown}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _count(number: int, what: str, ending: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else ending}"
 
 
 # --- at the end ---------------------------------------------------------------------------------
@@ -147,9 +167,10 @@ def _count(number: int, what: str) -> str:
 
 def checks(done: Sequence[Check]) -> Table:
     """What came of the checks."""
-    made = _table("name", "rows", "at snapshot", "equal to a recompute?", right=("rows",))
+    made = _table("name", "rows", "at snapshot", "equal to what is computed anew?", right=("rows",))
     for check in done:
-        answer = Text("ok", "bold green") if check.ok else Text(check.details, "bold red")
+        right = "ok" if not check.searches else f"ok, {_count(check.searches, 'search', 'es')}"
+        answer = Text(right, "bold green") if check.ok else Text(check.details, "bold red")
         made.add_row(Text(check.name, "bold"), f"{check.rows:,}", f"{check.watermark}", answer)
     return made
 

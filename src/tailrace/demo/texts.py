@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sized
 from pathlib import Path
 
 SHOP = (
-    "Four tables with primary keys: Parquet files in a directory, and a catalog in SQLite beside "
+    "Five tables with primary keys: Parquet files in a directory, and a catalog in SQLite beside "
     "them. They are filled in one transaction, while Spark starts."
 )
 SHOP_THERE = (
-    "Four tables with primary keys: Parquet files in a directory, and a catalog in SQLite beside "
+    "Five tables with primary keys: Parquet files in a directory, and a catalog in SQLite beside "
     "them. They are there already, as the last commit left them, and go on."
 )
 DERIVED = (
-    "Materialized views of several kinds, and a replica. Each is a job that follows its tables; "
-    "the first build runs on Spark."
+    "Materialized views of several kinds, a replica, and an index of the words in reviews and one "
+    "of vectors. Each is a job that follows its tables; the first build of views runs on Spark."
 )
 LIVE = (
-    "Another process sells, ships, cancels and changes prices. What is derived follows by itself: "
-    "each refresh reads what has changed, and commits its rows together with the snapshot that "
-    "they reflect, the watermark. Ctrl-C goes on to the checks."
+    "Another process sells, ships, changes prices and writes reviews. What is derived follows by "
+    "itself: each refresh reads what has changed, and commits its rows together with the snapshot "
+    "that they reflect, the watermark. The indexes are searched all the while, as of the newest "
+    "commit. Ctrl-C goes on to the checks."
 )
 CHECKED = (
     "The writer stops. Each derived table is compared, row by row, with what Spark computes anew "
-    "from the shop's tables at the same snapshot."
+    "from the shop's tables at the same snapshot. What the indexes find, now and in some of the "
+    "searches that were made meanwhile, is compared with a look at every row of their table, as it "
+    "was at the snapshot of the search."
 )
 TOOK = (
     "The refreshes, and beside them the same queries run anew each time, as one does without views."
@@ -32,8 +36,8 @@ TOOK = (
 HOW_MEASURED = (
     "took: all refreshes as they were recorded, beside the writer and each other. one recompute: "
     "the query in plain Spark SQL over the tables as the live part found them, written as "
-    "Parquet; the second of two runs, with nothing else running. instead: that, once for each "
-    "refresh. delay: from a commit to a table that has it, the median."
+    "Parquet, or the index built anew; the second of two runs, with nothing else running. "
+    "instead: that, once for each refresh. delay: from a commit to what has it, the median."
 )
 IN_MEMORY = (
     "Refreshes as small as these run in this process and start no Spark job (only the replica's "
@@ -57,6 +61,16 @@ def commands(place: Path | None) -> list[str]:
     ]
     again = f"tailrace demo --keep {lake}"
     return [again, *look] if place is None else [*look, f"{again}   # goes on"]
+
+
+def searched(searches: Sized, seconds: float | None) -> str:
+    """How the searches of the live part went."""
+    if seconds is None:
+        return "Nothing was searched for in the live part."
+    return (
+        f"{len(searches)} searches in the live part, each as of the newest commit: what the index "
+        f"had not got yet was read from the table. The median took {1000 * seconds:.0f} ms."
+    )
 
 
 def counted(rows: dict[str, int]) -> str:

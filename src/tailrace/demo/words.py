@@ -1,4 +1,4 @@
-"""The words that the shop is made of: people, places and things."""
+"""The words that the shop is made of: people, places, things, and what is said of them."""
 
 # ruff: noqa: SIM905  (words read best as words)
 
@@ -28,3 +28,37 @@ CATEGORIES = {
     "toys": (7, "Abacus Blocks Castle Kite Puppet Puzzle Robot Train".split()),
     "travel": (20, "Backpack Flask Hammock Map-case Pouch Suitcase Tent Umbrella".split()),
 }
+# Sentences of reviews. No word in them is another form of one that the demo searches for, so that
+# what contains the word is what has to be found.
+PRAISE = (
+    "Sturdy, and it looks good.",
+    "A lovely gift, my sister was delighted.",
+    "Worth every cent.",
+    "The colour is even nicer than in the picture.",
+    "Well made, and quick to clean.",
+    "I use it every day.",
+    "It arrived a day early, and well packed.",
+    "Light, simple and sturdy.",
+    "The finish is smooth, without a flaw.",
+    "Would buy it again, and recommend it to friends.",
+)
+COMPLAINTS = (
+    "It arrived late, and nobody could say why.",
+    "One side was scratched when I opened the box.",
+    "Smaller than I expected.",
+    "Broken after a week; I asked for a refund.",
+    "The colour fades in the sun.",
+    "It smells of glue, even after days.",
+    "Too heavy for what it is.",
+    "The box was torn, and a screw was missing.",
+)
+# How a review begins, by its stars.
+VERDICTS = {
+    1: ("Never again: this {name}.", "I sent the {name} back."),
+    2: ("The {name} is a disappointment.", "I hoped for more from this {name}."),
+    3: ("The {name} is all right.", "A {name} like others."),
+    4: ("A good {name}.", "The {name} does what it should."),
+    5: ("I love this {name}.", "Just the {name} that I was looking for."),
+}
+# What the demo searches reviews for.
+SEARCHES = ("sturdy", "scratched", "refund", '"arrived late"', "gift")

@@ -1,4 +1,4 @@
-"""The second process of the demo: it sells, ships, cancels and reprices, a few commits a second.
+"""The second process of the demo: it sells, ships, reprices and reviews, a few commits a second.
 
     python -m tailrace.demo.writer LAKE COMMITS_PER_SECOND
 
@@ -22,13 +22,32 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from tailrace.demo import words
-from tailrace.demo.shop import CUSTOMERS, LINES, MOST_LINES, ORDERS, PRODUCTS, STATUSES, falling
+from tailrace.demo import sayings, words
+from tailrace.demo.shop import (
+    CUSTOMERS,
+    LINES,
+    MOST_LINES,
+    ORDERS,
+    PRODUCTS,
+    REVIEWS,
+    STATUSES,
+    falling,
+)
 from tailrace.errors import ConflictError
 from tailrace.lake import Lake, connect
 
 # How often each kind of change comes, of a hundred.
-_CHANCES = {"order": 50, "status": 30, "cancel": 8, "price": 8, "customer": 4}
+_CHANCES = {
+    "order": 40,
+    "status": 20,
+    "cancel": 5,
+    "price": 6,
+    "customer": 3,
+    "product": 4,
+    "review": 14,
+    "edit": 5,
+    "withdrawal": 3,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +57,10 @@ class Start:
     seed: int
     newest_order: int
     newest_customer: int
+    newest_review: int
     orders: list[list[Any]]  # some that are under way: id, customer, status, when it was placed
     products: list[list[Any]]  # id, name, category, price
+    reviews: list[list[Any]]  # some: id, product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +80,7 @@ class Trade:
     def __init__(self, lake: Lake, start: Start) -> None:
         self._lake, self._random = lake, Random(start.seed)  # noqa: S311  (no secrets)
         self._order, self._customer = start.newest_order, start.newest_customer
+        self._review, self._reviews = start.newest_review, [*start.reviews]
         self._open = [
             dict(zip(("id", "customer_id", "status", "placed_at"), row, strict=True))
             for row in start.orders
@@ -66,9 +88,10 @@ class Trade:
         for order in self._open:
             order["placed_at"] = datetime.fromisoformat(order["placed_at"])
         self._products = [
-            {"id": number, "name": name, "category": category, "price": Decimal(price)}
+            _product(number, name, category, Decimal(price))
             for number, name, category, price in start.products
         ]
+        self._by_id = {product["id"]: product for product in self._products}
         self._wanted = list(falling(len(self._products)))
         self._kinds: Mapping[str, Callable[[], tuple[int, tuple[str, ...], str]]] = {
             "order": self._sell,
@@ -76,6 +99,10 @@ class Trade:
             "cancel": self._cancel,
             "price": self._reprice,
             "customer": self._greet,
+            "product": self._list_new,
+            "review": self._write_review,
+            "edit": self._edit_review,
+            "withdrawal": self._withdraw_review,
         }
 
     def step(self) -> Commit:
@@ -83,6 +110,8 @@ class Trade:
         (kind,) = self._random.choices(list(_CHANCES), list(_CHANCES.values()))
         if kind in {"status", "cancel"} and not self._open:
             kind = "order"
+        if kind in {"edit", "withdrawal"} and not self._reviews:
+            kind = "review"
         snapshot, tables, text = self._kinds[kind]()
         return Commit(snapshot=snapshot, at=time.time(), kind=kind, tables=tables, text=text)
 
@@ -159,6 +188,52 @@ class Trade:
         assert snapshot is not None
         self._customer += 1
         return snapshot, (CUSTOMERS,), f"{customer['name']} from {customer['city']} is new"
+
+    def _list_new(self) -> tuple[int, tuple[str, ...], str]:
+        """A new product, with a vector that says what it is like."""
+        category = self._random.choice(list(words.CATEGORIES))
+        cheapest, things = words.CATEGORIES[category]
+        name = f"{self._random.choice(words.MADE_OF)} {self._random.choice(things).lower()}"
+        number = max(self._by_id) + 1
+        price = Decimal(cheapest * self._random.randint(1, 4)) - Decimal("0.05")
+        product = _product(number, name, category, price)
+        snapshot = self._lake.table(PRODUCTS).append([product])
+        assert snapshot is not None
+        self._by_id[number] = product
+        self._products.append(product)
+        self._wanted = list(falling(len(self._products)))
+        return snapshot, (PRODUCTS,), f"{name} is new in the shop"
+
+    def _write_review(self) -> tuple[int, tuple[str, ...], str]:
+        (product,) = self._random.choices(self._products, self._wanted)
+        stars, text = sayings.review(self._random, product["name"])
+        row = {"id": self._review + 1, "product_id": product["id"], "stars": stars, "text": text}
+        snapshot = self._lake.table(REVIEWS).append([row])
+        assert snapshot is not None
+        self._review += 1
+        self._reviews.append([self._review, product["id"]])
+        return snapshot, (REVIEWS,), f"{stars} stars: {text}"
+
+    def _edit_review(self) -> tuple[int, tuple[str, ...], str]:
+        """Somebody has changed their mind: an upsert."""
+        number, product = self._random.choice(self._reviews)
+        stars, text = sayings.review(self._random, self._by_id[product]["name"])
+        row = {"id": number, "product_id": product, "stars": stars, "text": text}
+        snapshot = self._lake.table(REVIEWS).upsert([row])
+        assert snapshot is not None
+        return snapshot, (REVIEWS,), f"review {number} says now: {text}"
+
+    def _withdraw_review(self) -> tuple[int, tuple[str, ...], str]:
+        review = self._random.choice(self._reviews)
+        snapshot = self._lake.table(REVIEWS).delete([{"id": review[0]}])
+        assert snapshot is not None
+        self._reviews.remove(review)
+        return snapshot, (REVIEWS,), f"review {review[0]} is withdrawn"
+
+
+def _product(number: int, name: str, category: str, price: Decimal) -> dict[str, Any]:
+    likeness = sayings.vector(name, category)
+    return {"id": number, "name": name, "category": category, "price": price, "likeness": likeness}
 
 
 def _next(status: str) -> str:
