@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     import tailrace
 
-WORDS = "late early delivery gift cheap box red blue broken great awful parcel".split()
+WORDS = (
+    *("late", "early", "delivery", "gift", "cheap", "box"),
+    *("red", "blue", "broken", "great", "awful", "parcel"),
+)
 DIMENSION = 6
 Row = dict[str, Any]
 

@@ -53,7 +53,6 @@ def check(model: Model, snapshot: int, metric: str, **how: object) -> None:
 
 
 def run_history(lake: tailrace.Lake, seed: int, metric: str, steps: int, path: Path) -> None:
-    print(f"seed {seed}")
     random = Random(seed)
     model = Model(lake, random)
     model.make(metric)

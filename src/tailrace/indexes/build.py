@@ -37,6 +37,7 @@ _SEGMENT_ROWS = 1_000_000
 _SEGMENT_BYTES = 256 * 1024**2
 # Rows that are built here: a Spark job costs more than the work.
 _LOCAL_ROWS = 20_000
+_TASKS = 8  # at once, where it is not known
 # Rows that make another task worth it.
 _TASK_ROWS = 50_000
 
@@ -243,9 +244,9 @@ def in_tasks(spark: Any, run: Callable[[Any], list[Any]], shares: Sequence[Any])
 def _parallelism(spark: Any) -> int:
     """How many tasks run at once."""
     try:
-        return int(spark.conf.get("spark.sql.shuffle.partitions"))
-    except Exception:  # noqa: BLE001  (a server may keep it to itself)
-        return 8
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001  (a Connect server keeps it to itself)
+        return _TASKS
 
 
 def _tidy(segments: Iterable[Segment]) -> list[Segment]:

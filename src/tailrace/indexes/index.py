@@ -164,22 +164,18 @@ class Index:
         if columns is None and not table.key:
             columns = [column.name for column in table.columns]
         wanted = [table.column(name) for name in columns or ()]
-        made = hits.keys
-        name = SCORE
-        taken = {n.casefold() for n in (*made.column_names, *(c.name for c in wanted))}
-        if SCORE in taken:
-            name = f"_{SCORE}"
-        made = made.append_column(name, pa.array(hits.scores))
-        more = [column for column in wanted if column.name not in made.column_names]
+        made = dict(zip(hits.keys.column_names, hits.keys.columns, strict=True))
+        taken = {name.casefold() for name in (*made, *(column.name for column in wanted))}
+        made[f"_{SCORE}" if SCORE in taken else SCORE] = pa.array(hits.scores)
+        more = [column for column in wanted if column.name not in made]
         text = self.definition.columns_of(table) if highlight else []
         if more or text:
             rows = read_rows(self._runtime, found.reader.state, hits, [*more, *text])
-            for column in more:
-                made = made.append_column(column.name, rows.column(column.name))
+            made |= {column.name: rows.column(column.name) for column in more}
             if highlight:
-                made = made.append_column(HIGHLIGHT, self._highlights(found, query, rows, text))
+                made[HIGHLIGHT] = self._highlights(found, query, rows, text)
         metadata = {AS_OF: str(found.snapshot), IS_STALE: str(found.is_stale).lower()}
-        return made.replace_schema_metadata(metadata)
+        return pa.table(made, metadata=metadata)
 
     def _highlights(
         self, found: Found, query: object, rows: pa.Table, columns: Sequence[Any]

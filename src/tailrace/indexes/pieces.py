@@ -78,13 +78,16 @@ def read(storage: Storage, piece: Piece, columns: Sequence[Column]) -> Iterator[
 
 
 def split(pieces: Sequence[Piece], tasks: int, group_rows: int) -> list[list[Piece]]:
-    """The pieces in about equal shares, cut between row groups."""
-    cut = [part for piece in pieces for part in _cut(piece, group_rows)]
-    share = -(-sum(part.rows for part in cut) // max(1, tasks))
+    """The pieces in about equal shares: whole row groups, where there are enough of them.
+
+    Else several tasks read the same group, each for its own rows of it: reading is the lesser part.
+    """
+    share = -(-sum(piece.rows for piece in pieces) // max(1, tasks))
+    cut = [part for piece in pieces for part in _cut(piece, min(group_rows, max(1, share)))]
     shares: list[list[Piece]] = [[]]
     held = 0
     for part in cut:
-        if held >= share and len(shares) < tasks:
+        if held + part.rows // 2 > share and shares[-1] and len(shares) < tasks:
             shares.append([])
             held = 0
         shares[-1].append(part)
@@ -92,12 +95,12 @@ def split(pieces: Sequence[Piece], tasks: int, group_rows: int) -> list[list[Pie
     return [some for some in shares if some]
 
 
-def _cut(piece: Piece, group_rows: int) -> Iterator[Piece]:
-    if piece.stop - piece.start <= group_rows or not piece.rows:
+def _cut(piece: Piece, most: int) -> Iterator[Piece]:
+    if piece.stop - piece.start <= most or not piece.rows:
         yield piece  # also an empty one: that its file was looked at has to be known
         return
-    for start in range(piece.start, piece.stop, group_rows):
-        stop = min(start + group_rows, piece.stop)
+    for start in range(piece.start, piece.stop, most):
+        stop = min(start + most, piece.stop)
         keep = piece.keep
         if keep is not None:
             keep = keep[slice(*np.searchsorted(keep, [start, stop]))]

@@ -109,7 +109,7 @@ def _try_out(definition: Definition, centroids: Vectors, sample: Vectors) -> int
     from tailrace.indexes.vectors.searcher import divided_index
 
     quantizer = lists.as_index(definition, centroids)
-    index = divided_index(definition, quantizer)
+    index = divided_index(definition, quantizer, half=True)
     index.add(sample)
     return _calibrated(definition, [index], _queries(sample), len(centroids))
 

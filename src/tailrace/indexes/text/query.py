@@ -234,14 +234,7 @@ class QueryMaker:
         if not tokens:
             return None
         if words.distance:
-            return self._all(
-                [
-                    tantivy.Query.fuzzy_term_query(
-                        self.schema, field, token, distance=words.distance
-                    )
-                    for token in tokens
-                ]
-            )
+            return self._fuzzy(words, field)
         if len(tokens) == 1:
             return self._term(field, tokens[0])
         if self._definition.positions:
@@ -249,6 +242,18 @@ class QueryMaker:
         if words.is_phrase:
             raise InvalidError("this index was made without positions: it finds no phrases")
         return self._all([self._term(field, token) for token in tokens])
+
+    def _fuzzy(self, words: Words, field: str) -> tantivy.Query:
+        """Words like these, or like their stems: the index has stems, of words like them."""
+        forms = [self._words.analyze(words.text), self._plain.analyze(words.text)]
+        made = []
+        for tokens in dict.fromkeys(map(tuple, forms)):
+            near = [
+                tantivy.Query.fuzzy_term_query(self.schema, field, token, distance=words.distance)
+                for token in tokens
+            ]
+            made.append((tantivy.Occur.Should, self._all(near)))
+        return made[0][1] if len(made) == 1 else tantivy.Query.boolean_query(made)
 
     def _term(self, field: str, token: str) -> tantivy.Query:
         option = "position" if self._definition.positions else "freq"

@@ -52,6 +52,12 @@ def flat_index(definition: Definition) -> Any:
     return faiss.IndexFlat(definition.dimension, metric_of(definition))
 
 
+def all_of(index: Any) -> Vectors:
+    """The vectors that an index of a few holds."""
+    found: Vectors = index.reconstruct_n(0, index.ntotal)
+    return found
+
+
 def query_vector(definition: Definition, given: object) -> Vectors:
     """A vector that a user searches for, as a matrix of one row."""
     try:

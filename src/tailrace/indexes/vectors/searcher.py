@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.indexes.definition import L2, Definition
-from tailrace.indexes.vectors.library import Vectors, flat_index, metric_of
+from tailrace.indexes.vectors.library import Vectors, all_of, flat_index, metric_of
 from tailrace.indexes.vectors.writer import LISTS, VECTORS
 
 Flags = npt.NDArray[np.bool_]
@@ -36,28 +36,31 @@ class OpenVectors:
             flat = flat_index(definition)
             flat.add(np.ascontiguousarray(vectors))
             return OpenVectors(flat, None)
-        index = divided_index(definition, quantizer)
+        index = divided_index(definition, quantizer, half=vectors.dtype == np.float16)
         lists = np.load(directory / LISTS).astype(np.int64)
+        middles = all_of(quantizer)
         for start in range(0, len(lists), 65_536):
-            some = np.ascontiguousarray(vectors[start : start + 65_536], np.float32)
+            part = lists[start : start + 65_536]
+            some = vectors[start : start + 65_536].astype(np.float32) + middles[part]
             ids = np.arange(start, start + len(some), dtype=np.int64)
-            part = lists[start : start + len(some)]
             index.add_core(
                 len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(part)
             )
         return OpenVectors(index, centroids)
 
 
-def divided_index(definition: Definition, quantizer: Any) -> Any:
-    """An empty index whose vectors are divided by centroids, which many indexes may share."""
-    index = faiss.IndexIVFScalarQuantizer(
-        quantizer,
-        definition.dimension,
-        quantizer.ntotal,
-        faiss.ScalarQuantizer.QT_fp16,
-        metric_of(definition),
-        False,  # the vectors themselves, not what is left beside their centroid
-    )
+def divided_index(definition: Definition, quantizer: Any, *, half: bool) -> Any:
+    """An empty index whose vectors are divided by centroids, which many indexes may share.
+
+    With `half`, it holds how vectors differ from their centroids, with half the precision.
+    """
+    shape = quantizer, definition.dimension, quantizer.ntotal
+    metric = metric_of(definition)
+    if half:
+        kind = faiss.ScalarQuantizer.QT_fp16
+        index = faiss.IndexIVFScalarQuantizer(*shape, kind, metric, True)
+    else:
+        index = faiss.IndexIVFFlat(*shape, metric)
     index.is_trained = True
     index.own_fields = False
     index.referenced_objects = [quantizer]

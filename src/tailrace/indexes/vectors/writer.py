@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.vectors.library import Vectors, prepared, to_vectors
+from tailrace.indexes.vectors.library import Vectors, all_of, prepared, to_vectors
 
 VECTORS, LISTS = "vectors.npy", "lists.npy"
 
@@ -17,12 +17,14 @@ VECTORS, LISTS = "vectors.npy", "lists.npy"
 class VectorWriter:
     """One segment under construction.
 
-    Without centroids, vectors are stored as they are. With, they are stored with half the
-    precision, and with the list that each belongs to.
+    Without centroids, vectors are stored as they are. With, what is stored is the list that each
+    belongs to, and how it differs from the centroid: with half the precision, which is plenty for
+    differences, unless they are too large for that.
     """
 
     def __init__(self, definition: Definition, centroids: Any | None) -> None:
         self._definition, self._centroids = definition, centroids
+        self._middles: Any = None if centroids is None else all_of(centroids)
         self._vectors: list[Any] = []
         self._lists: list[Any] = []
         self.rows = 0
@@ -37,8 +39,13 @@ class VectorWriter:
             self._vectors.append(vectors)
             return
         _, lists = self._centroids.search(vectors, 1)
-        self._vectors.append(vectors.astype(np.float16))
-        self._lists.append(lists.ravel().astype(np.int32))
+        lists = lists.ravel()
+        rest = vectors - self._middles[lists]
+        with np.errstate(over="ignore"):
+            half = rest.astype(np.float16)
+        # One array that needs all its precision makes the whole segment keep it.
+        self._vectors.append(half if np.isfinite(half).all() else rest)
+        self._lists.append(lists.astype(np.int32))
 
     def finish(self, directory: Path) -> list[Path]:
         """Write the files."""
