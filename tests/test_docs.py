@@ -58,6 +58,23 @@ def test_the_example_in_the_guide_to_views_runs(
     assert "bob| 5.00|" in said
 
 
+def test_the_example_in_the_guide_to_indexes_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = (ROOT / "docs/indexes.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    names["lake"].close()
+    words, near, latest, both = capsys.readouterr().out.splitlines()
+    assert "'id': 1" in words
+    assert "'id': 2" not in words
+    assert near.startswith("[{'id': 1, 'score': 0.99")
+    assert latest == "4 [4, 2, 1]"
+    assert both.startswith("[{'id': 1, 'score': 0.032")
+
+
 def test_links_in_the_documents_lead_somewhere() -> None:
     for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):

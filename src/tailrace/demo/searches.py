@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,11 +57,17 @@ def search(lake: Lake, index: SearchIndex, asked: str, *, limit: int, shows: int
     keys = tuple(found.hits.keys.column("id").to_pylist())
     shown = ""
     if shows:
-        rows = opened.result(
-            found, query, columns=["text" if index is REVIEW_TEXT else "name"]
-        ).slice(0, shows)
-        texts = rows.column(rows.num_columns - 1).to_pylist()
-        shown = (" " if index is REVIEW_TEXT else ", ").join(texts)
+        hits = found.hits
+        best = replace(
+            hits,
+            scores=hits.scores[:shows],
+            files=hits.files[:shows],
+            positions=hits.positions[:shows],
+            keys=hits.keys.slice(0, shows),
+        )
+        column = "text" if index is REVIEW_TEXT else "name"
+        rows = opened.result(replace(found, hits=best), query, columns=[column])
+        shown = ", ".join(rows.column(column).to_pylist())
     return Search(
         index=index,
         asked=asked,
