@@ -65,7 +65,8 @@ class TextSearcher:
         self.schema = self._index.schema
         # Tantivy has its own order of parts.
         self._places = [places[number] for number in first_numbers(self.searcher)]
-        shutil.rmtree(temporary)
+        # Tantivy may be leaving a lock there at this very moment: the caller tries once more.
+        shutil.rmtree(temporary, ignore_errors=True)
 
     def search(self, query: tantivy.Query, limit: int) -> list[tuple[float, int, int]]:
         """Score, segment and position of the best rows, the best first."""
