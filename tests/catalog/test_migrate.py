@@ -54,15 +54,22 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
 
 
 # What each version has added, newest first.
-ADDED = {5: system_views, 4: t.upkeep, 3: t.views, 2: t.propagation, 6: t.indexes}
+ADDED = {
+    7: system_views.drop_indexes,
+    6: t.indexes.drop_all,
+    5: system_views.drop_all,
+    4: t.upkeep.drop_all,
+    3: t.views.drop_all,
+    2: t.propagation.drop_all,
+}
 
 
 def make_older(lake: tailrace.Lake, version: int) -> None:
     """Take away what a version had not."""
     with lake._runtime.database.lock() as connection:
-        for number, added in ADDED.items():
+        for number, drop in ADDED.items():
             if number > version:
-                added.drop_all(connection)
+                drop(connection)
         key = t.own_metadata.c.key
         if 2 <= version < 6:
             connection.execute(sa.delete(t.counter).where(t.counter.c.name == "segment"))
@@ -73,7 +80,7 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
 def test_a_lake_of_an_older_version_is_brought_up_to_date(
     lake_args: LakeArgs, version: int
 ) -> None:

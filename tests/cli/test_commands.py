@@ -68,6 +68,7 @@ def test_lists_need_no_spark(place: Path) -> None:
     assert len(as_json(run("snapshots", "-n", "2", "-o", "json"))) == 2
     assert as_json(run("iterations", "-o", "json")) == []
     assert as_json(run("indexes", "-o", "json")) == []
+    assert run("indexes").stdout.split()[:4] == ["table", "name", "using", "columns"]
     status = as_json(run("status", "-o", "json"))
     assert (status["views"], status["behind"], status["served"]) == (1, 1, False)
     lines = run("tables").stdout.splitlines()
@@ -107,7 +108,8 @@ def test_failures_are_said_in_a_line(
     assert "did you mean SELECT?" in fails(capsys, monkeypatch, "sql", "-c", "SELEC 1")
     assert "there is no view main.nope" in fails(capsys, monkeypatch, "explain", "nope")
     assert "not been built" in fails(capsys, monkeypatch, "verify", "totals")
-    assert "not available yet" in fails(capsys, monkeypatch, "search", "orders/ft", "late")
+    said = fails(capsys, monkeypatch, "search", "ft", "late")
+    assert said == "error: there is no index 'ft': tailrace indexes lists what there is"
 
 
 @pytest.mark.usefixtures("spark")
@@ -143,6 +145,86 @@ def test_views_are_refreshed_explained_and_verified(place: Path) -> None:
     assert run("verify").stdout.startswith("main.totals: ok, 2 rows")
 
 
+PAGES = """
+CREATE TABLE page (id BIGINT PRIMARY KEY, body STRING, emb ARRAY<FLOAT>);
+INSERT INTO page VALUES (1, 'late delivery', array(0, 1)), (2, 'on time', array(1, 0));
+CREATE INDEX ft ON page USING FULLTEXT (body);
+CREATE INDEX emb ON page USING VECTOR (emb) WITH (metric = 'l2')
+"""
+
+
+@pytest.fixture
+def pages(place: Path) -> Path:
+    """The same with a table that has indexes."""
+    with tailrace.connect("lake") as lake:
+        lake.sql(PAGES)
+    return place
+
+
+def build(place: Path) -> None:
+    with tailrace.connect(place / "lake") as lake:
+        lake.sql("REFRESH INDEX ft ON page; REFRESH INDEX emb ON page")
+
+
+def test_an_index_is_searched(pages: Path) -> None:
+    build(pages)
+    (found,) = as_json(run("search", "ft", "delivery", "-o", "json"))
+    assert (found["id"], found["body"]) == (1, "late delivery")
+    assert "emb" not in found
+    marked = run("search", "main.page.ft", "late", "--columns", "id, emb", "--highlight").stdout
+    assert [line.split() for line in marked.splitlines()] == [
+        ["id", "score", "emb", "highlight"],
+        ["1", "0.6931", "[0.0,", "1.0]", "<b>late</b>", "delivery"],
+    ]
+    nearest = ["search", "emb", "-", "-n", "1", "--columns", ""]
+    assert run(*nearest, stdin="[1, 0]").stdout.split() == ["id", "score", "2", "0"]
+    with tailrace.connect("lake") as lake:
+        then = lake.snapshot
+        lake.sql("INSERT INTO page VALUES (3, 'late again', NULL)")
+    ids = [
+        [row["id"] for row in as_json(run("search", "ft", "late", *more, "-o", "json"))]
+        for more in ([], ["--latest"], ["--at", str(then)])
+    ]
+    assert [sorted(found) for found in ids] == [[1], [1, 3], [1]]
+    assert "either" in run("search", "ft", "late", "--latest", "--at", "1", status=2).output
+
+
+def test_a_wrong_search_says_what_to_do(
+    pages: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = fails(capsys, monkeypatch, "search", "ft", "late")
+    assert said.endswith("tailrace refresh builds it now")
+    build(pages)
+    assert "a JSON list" in fails(capsys, monkeypatch, "search", "emb", "late")
+    assert "dimension 2" in fails(capsys, monkeypatch, "search", "emb", "[1, 2, 3]")
+    assert "no column 'x'" in fails(capsys, monkeypatch, "search", "ft", "late", "--columns", "x")
+    assert "from 1 to" in fails(capsys, monkeypatch, "search", "ft", "late", "--limit", "0")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_search_takes_a_condition(pages: Path) -> None:
+    build(pages)
+    where = ["--where", "id > 1 AND body LIKE '%time'"]
+    (found,) = as_json(run("search", "emb", "[0, 1]", *where, "-o", "json"))
+    assert found["id"] == 2
+
+
+def test_indexes_are_listed_with_their_freshness(pages: Path) -> None:
+    emb, ft = as_json(run("indexes", "-o", "json"))
+    assert (emb["table"], emb["using"], emb["pending_rows"]) == ("main.page", "vector", 2)
+    build(pages)
+    emb, ft = as_json(run("indexes", "-o", "json"))
+    assert (ft["columns"], ft["pending_rows"], ft["rows"], ft["segments"]) == ("body", 0, 2, 1)
+    status = as_json(run("status", "-o", "json"))
+    assert (status["views"], status["indexes"], status["behind"]) == (1, 2, 1)
+
+
+def test_a_search_imports_no_spark(pages: Path) -> None:
+    build(pages)
+    assert "pyspark" not in imported("search", "ft", "late")
+    assert "pyspark" not in imported("search", "emb", "[1, 0]", "--latest")
+
+
 @pytest.mark.usefixtures("spark")
 def test_the_doctor_finds_what_is_wrong(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = as_json(run("doctor", "-o", "json"))
@@ -162,7 +244,7 @@ def test_the_doctor_finds_what_is_wrong(place: Path, monkeypatch: pytest.MonkeyP
 
 def test_help_has_examples_for_everything() -> None:
     listed = run("--help").stdout
-    for name in ("demo", "sql", "serve", "status", "load", "explain", "verify", "doctor"):
+    for name in ("demo", "sql", "serve", "status", "load", "explain", "verify", "doctor", "search"):
         assert name in listed
         assert "tailrace " in run(name, "--help").stdout
 
@@ -186,12 +268,19 @@ def test_what_the_catalog_answers_starts_little(place: Path) -> None:
         assert best(program, name) < 3 * libraries
 
 
-@pytest.mark.parametrize("command", ["status", "jobs", "tables", "views", "snapshots"])
-def test_lists_import_neither_spark_nor_pandas(place: Path, command: str) -> None:
+def imported(*args: str) -> list[str]:
+    """What a command has imported that takes long to."""
     code = (
-        "import sys; from tailrace.cli.main import app; "
-        f"app(['{command}'], standalone_mode=False); "
-        "print([m for m in ('pyspark', 'pandas', 'duckdb', 'structlog') if m in sys.modules])"
+        "import json, sys; from tailrace.cli.main import app; "
+        f"app({list(args)!r}, standalone_mode=False); "
+        "slow = ('pyspark', 'pandas', 'duckdb', 'structlog'); "
+        "print(json.dumps([m for m in slow if m in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("command", ["status", "jobs", "tables", "views", "indexes", "snapshots"])
+def test_lists_import_neither_spark_nor_pandas(place: Path, command: str) -> None:
+    assert imported(command) == []

@@ -31,7 +31,12 @@ def lake(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ta
             INSERT INTO sales.orders VALUES (1, 'ada', 12.5, NULL);
             CREATE MATERIALIZED VIEW sales.by_customer AS
                 SELECT customer, sum(amount) AS total FROM sales.orders GROUP BY customer;
-            REFRESH MATERIALIZED VIEW sales.by_customer
+            REFRESH MATERIALIZED VIEW sales.by_customer;
+            CREATE TABLE page (number BIGINT PRIMARY KEY, body STRING, emb ARRAY<FLOAT>);
+            CREATE INDEX body_ft ON page USING FULLTEXT (body);
+            CREATE INDEX body_emb ON page USING VECTOR (emb) WITH (dimension = 2);
+            REFRESH INDEX body_ft ON page;
+            REFRESH INDEX body_emb ON page
             """
         )
         yield lake

@@ -56,6 +56,7 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_upkeep,
     system_views.create_all,
     _create_indexes,
+    system_views.create_indexes,
 )
 
 

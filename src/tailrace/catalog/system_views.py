@@ -1,10 +1,12 @@
-"""What people ask a lake about itself, as views in its database: the tables of version 5.
+"""What people ask a lake about itself, as views in its database: those of versions 5 and 7.
 
 They are read by `SELECT … FROM tailrace.jobs`, and by every other program that can read the
 catalog's database; so they are in the database, and not in a program.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import sqlalchemy as sa
 
@@ -18,6 +20,22 @@ _ERROR = {
 _AGE = {
     "sqlite": "(julianday('now') - julianday(substr(s.snapshot_time, 1, 23))) * 86400.0",
     "postgresql": "CAST(EXTRACT(EPOCH FROM (now() - s.snapshot_time)) AS DOUBLE PRECISION)",
+}
+# The columns of an index, by their names of today, and its options.
+_COLUMNS = {
+    "sqlite": "(SELECT group_concat(n.column_name, ', ') FROM ("
+    "SELECT c.column_name FROM json_each(j.spec, '$.consumer.column_ids') k "
+    "JOIN ducklake_column c ON c.column_id = k.value AND c.table_id = s.table_id "
+    "WHERE c.end_snapshot IS NULL ORDER BY k.key) n)",
+    "postgresql": "(SELECT string_agg(c.column_name, ', ' ORDER BY k.place) "
+    "FROM json_array_elements_text(j.spec::json #> '{consumer,column_ids}') "
+    "WITH ORDINALITY AS k(id, place) "
+    "JOIN ducklake_column c ON c.column_id = k.id::bigint AND c.table_id = s.table_id "
+    "WHERE c.end_snapshot IS NULL)",
+}
+_OPTIONS = {
+    "sqlite": "json_remove(json_extract(j.spec, '$.consumer'), '$.kind', '$.column_ids')",
+    "postgresql": "((j.spec::jsonb -> 'consumer') - 'kind' - 'column_ids')::text",
 }
 _JOBS = """
 SELECT j.job_id, j.tenant, j.home AS object, j.name, j.kind, j.state, j.watermark,
@@ -101,6 +119,44 @@ LEFT JOIN tailrace_iteration i ON part.column1 = 2
 WHERE u.tenant IS NOT NULL OR i.tenant IS NOT NULL
 GROUP BY COALESCE(u.tenant, i.tenant), COALESCE(u.day, i.day)
 """
+# Rows that an index does not have yet are in files that came after the snapshot it reflects.
+_INDEXES = """
+WITH parts AS (
+    SELECT g.job_id, SUM(g.row_count) AS count_rows, SUM(g.size_bytes) AS size,
+           SUM(CASE WHEN g.path <> '' THEN 1 ELSE 0 END) AS segments
+    FROM tailrace_segment g WHERE g.end_snapshot IS NULL GROUP BY g.job_id
+), centroids AS (
+    SELECT c.job_id, SUM(c.size_bytes) AS size FROM tailrace_centroids c GROUP BY c.job_id
+), deletes AS (
+    SELECT d.data_file_id, SUM(d.delete_count) AS count_rows
+    FROM ducklake_delete_file d WHERE d.end_snapshot IS NULL GROUP BY d.data_file_id
+), pending AS (
+    SELECT j.job_id, SUM(f.record_count - COALESCE(d.count_rows, 0)) AS count_rows
+    FROM tailrace_job j
+    JOIN tailrace_job_source s ON s.job_id = j.job_id
+    JOIN ducklake_data_file f ON f.table_id = s.table_id
+    LEFT JOIN deletes d ON d.data_file_id = f.data_file_id
+    WHERE j.kind IN ('fulltext', 'vector') AND j.dropped_at IS NULL
+      AND f.begin_snapshot > COALESCE(j.watermark, -1) AND f.end_snapshot IS NULL
+    GROUP BY j.job_id
+)
+SELECT j.tenant, j.home AS object, j.name, j.kind, {columns} AS columns, j.state,
+       f.watermark, f.lag_snapshots, f.lag_seconds,
+       CAST(COALESCE(w.count_rows, 0) AS BIGINT) AS pending_rows,
+       CAST(COALESCE(p.count_rows, 0) AS BIGINT) AS rows,
+       CAST(COALESCE(p.segments, 0) AS BIGINT) AS segments,
+       CAST(COALESCE(p.size, 0) + COALESCE(c.size, 0) AS BIGINT) AS bytes,
+       {error} AS error, {options} AS options
+FROM tailrace_job j
+JOIN tailrace_job_source s ON s.job_id = j.job_id
+JOIN tailrace_sys_freshness f
+  ON f.tenant = j.tenant AND f.object = j.home AND f.name = j.name
+LEFT JOIN parts p ON p.job_id = j.job_id
+LEFT JOIN centroids c ON c.job_id = j.job_id
+LEFT JOIN pending w ON w.job_id = j.job_id
+WHERE j.kind IN ('fulltext', 'vector') AND j.dropped_at IS NULL
+"""
+# Those of version 5, and the one that came with version 7.
 VIEWS = {
     "jobs": _JOBS,
     "iterations": _ITERATIONS,
@@ -110,15 +166,39 @@ VIEWS = {
 }
 
 
+INDEXES = {"indexes": _INDEXES}
+
+
 def create_all(connection: sa.Connection) -> None:
-    """Create the views."""
+    """Create the views of version 5."""
+    _create(connection, VIEWS)
+
+
+def create_indexes(connection: sa.Connection) -> None:
+    """Create the view of indexes."""
+    _create(connection, INDEXES)
+
+
+def _create(connection: sa.Connection, views: Mapping[str, str]) -> None:
     kind = connection.dialect.name
-    for name, query in VIEWS.items():
-        text = query.replace("{error}", _ERROR[kind]).replace("{age}", _AGE[kind])
+    pieces = {"error": _ERROR, "age": _AGE, "columns": _COLUMNS, "options": _OPTIONS}
+    for name, query in views.items():
+        text = query
+        for piece, by_database in pieces.items():
+            text = text.replace(f"{{{piece}}}", by_database[kind])
         connection.exec_driver_sql(f"CREATE VIEW {PREFIX}{name} AS {text}")
 
 
 def drop_all(connection: sa.Connection) -> None:
-    """Drop the views."""
-    for name in VIEWS:
+    """Drop the views of version 5."""
+    _drop(connection, VIEWS)
+
+
+def drop_indexes(connection: sa.Connection) -> None:
+    """Drop the view of indexes."""
+    _drop(connection, INDEXES)
+
+
+def _drop(connection: sa.Connection, views: Mapping[str, str]) -> None:
+    for name in views:
         connection.exec_driver_sql(f"DROP VIEW {PREFIX}{name}")

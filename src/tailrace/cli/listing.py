@@ -30,6 +30,7 @@ def status(
             "snapshot": found.snapshot,
             "tables": len(overview.tables(found.runtime)),
             "views": sum(1 for job in jobs if job["kind"] == "view"),
+            "indexes": sum(1 for job in jobs if job["kind"] in ("fulltext", "vector")),
             "jobs": len(jobs),
             "behind": sum(1 for job in jobs if job["lag_snapshots"]),
             "failing": len(errors),
@@ -42,6 +43,7 @@ def status(
     served = "" if facts["served"] or not jobs else "; nobody serves it: tailrace serve"
     say(
         f"snapshot {facts['snapshot']}, {facts['tables']} tables, {facts['views']} views, "
+        f"{facts['indexes']} indexes, "
         f"{facts['behind']} of {facts['jobs']} jobs behind, {facts['failing']} failing{served}"
     )
 
@@ -69,11 +71,11 @@ def views(
 def indexes(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """The search indexes (there are none yet in this version)."""
+    """The search indexes: what they are of, how fresh and how large they are."""
     from tailrace.sql import overview
 
-    with opened(lake, tenant=tenant):
-        _rows([], list(overview.INDEXES), output)
+    with opened(lake, tenant=tenant) as found:
+        _rows(overview.indexes(found.runtime), list(overview.INDEXES), output)
 
 
 def jobs(

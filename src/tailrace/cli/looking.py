@@ -1,4 +1,4 @@
-"""Commands that look inside: explain, verify, search, doctor."""
+"""Commands that look inside: explain, verify, doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption, opened
-from tailrace.errors import InvalidError
 
 NameArgument = Annotated[str, typer.Argument(metavar="VIEW", help="A view: schema.name.")]
 
@@ -65,20 +64,6 @@ def verify(
         raise typer.Exit(1)
 
 
-def search(
-    index: Annotated[str, typer.Argument(metavar="INDEX", help="An index: table/name.")],
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
-    lake: LakeOption = None,
-    tenant: TenantOption = None,
-) -> None:
-    """Search an index (not available yet in this version)."""
-    with opened(lake, tenant=tenant):
-        raise InvalidError(
-            f"indexes are not available yet in this version: {index} cannot be searched "
-            f"for {query!r}"
-        )
-
-
 def doctor(lake: LakeOption = None, output: OutputOption = Output.TEXT) -> None:
     """Check Java, Spark, Python workers, the catalog and the storage; say how to mend each.
 
@@ -92,5 +77,5 @@ def doctor(lake: LakeOption = None, output: OutputOption = Output.TEXT) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Enter the commands."""
-    for command in (explain, verify, search, doctor):
+    for command in (explain, verify, doctor):
         app.command()(command)

@@ -22,6 +22,7 @@ from tailrace.cli.querying import show
 from tailrace.cli.spark import CancelledError
 from tailrace.errors import TailraceError
 from tailrace.sql.script import is_complete, statements
+from tailrace.sql.searches import FUNCTIONS
 from tailrace.sql.statements import STATEMENTS
 from tailrace.sql.system import TABLES
 
@@ -30,16 +31,19 @@ if TYPE_CHECKING:
 
 _HELP = """Statements end with a semicolon. Tab completes names; Ctrl-C cancels; Ctrl-D leaves.
 
-  SHOW TABLES;  SHOW VIEWS;  SHOW JOBS;  DESCRIBE name;
+  SHOW TABLES;  SHOW VIEWS;  SHOW INDEXES;  SHOW JOBS;  DESCRIBE name;
   SELECT … ;  INSERT INTO … ;  UPDATE … ;  DELETE FROM … ;  MERGE INTO … ;
   CREATE TABLE … ;  CREATE MATERIALIZED VIEW name AS SELECT … ;
   EXPLAIN MATERIALIZED VIEW name;  REFRESH MATERIALIZED VIEW name;
-  SELECT * FROM tailrace.freshness;   (also jobs, iterations, snapshots, usage)
+  CREATE INDEX name ON table USING FULLTEXT (column);
+  SELECT * FROM fulltext_search('name', 'some words', 10);
+  SELECT * FROM tailrace.freshness;   (also jobs, indexes, iterations, snapshots, usage)
   help  exit"""
 _WORDS = (
     "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "JOIN", "LEFT JOIN", "ON", "USING", "AS",
     "AND", "OR", "NOT", "IN", "EXISTS", "BETWEEN", "LIKE", "IS NULL", "VERSION AS OF", "DISTINCT",
     "CASE WHEN", "THEN", "ELSE", "END", "UNION ALL", "PRIMARY KEY", "VALUES", "SET", "INTO",
+    *(f"{name}(" for name in FUNCTIONS),
 )  # fmt: skip
 
 
@@ -56,11 +60,12 @@ class _Names(Completer):
         found = [*lake.tables(), *lake.views(), *(f"tailrace.{name}" for name in TABLES)]
         columns = {column for name in lake.tables()[:100] for column in lake.table(name).columns}
         plain = [name.removeprefix("main.") for name in found]
-        self.names = [*plain, *sorted(columns)]
+        indexes = sorted({index.name for index in lake.indexes()})
+        self.names = [*plain, *sorted(columns), *indexes]
 
     def get_completions(self, document: Document, _event: CompleteEvent) -> Iterable[Completion]:
         word = document.get_word_before_cursor(WORD=True)
-        word = word[max(word.rfind("("), word.rfind(",")) + 1 :]
+        word = word[max(word.rfind(mark) for mark in "(,'") + 1 :]
         if not word:
             return
         for option in (*self.names, *STATEMENTS, *_WORDS):

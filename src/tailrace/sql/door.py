@@ -15,6 +15,8 @@ from tailrace.views.views import View
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tailrace.indexes.index import Index
+
 
 class Door(Protocol):
     """A lake, as statements see it."""
@@ -50,3 +52,18 @@ class Door(Protocol):
     ) -> View: ...
     def drop_view(self, name: str, *, cascade: bool = False) -> None: ...
     def explain(self, query: str, *, policy: str = "auto") -> Explanation: ...
+    def create_index(
+        self,
+        table: str,
+        name: str,
+        *,
+        using: str,
+        columns: Sequence[str] | str,
+        options: Mapping[str, Any] | None = None,
+        trigger: str | Mapping[str, Any] | None = None,
+        priority: int = 0,
+    ) -> Index: ...
+    def index(self, table: str, name: str) -> Index: ...
+    def find_index(self, name: str) -> Index: ...
+    def indexes(self, table: str | None = None) -> list[Index]: ...
+    def drop_index(self, table: str, name: str) -> None: ...

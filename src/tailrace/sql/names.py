@@ -19,10 +19,11 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.sql import system
+from tailrace.sql import searches, system
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.script import tokens_of
+from tailrace.sql.searches import Call
 from tailrace.sql.shown import Shown
 from tailrace.store import types
 from tailrace.store.schema import fold, quoted_name, split_name
@@ -85,12 +86,36 @@ def frame_of(
     errors show, if that is not the query's own.
     """
     shown = shown or Shown(text=sql, offset=0)
+    calls = searches.calls_of(sql, shown)
+    sql = searches.without_calls(sql, calls)
     tree = parse(sql, shown)
+    _check_calls(tree, calls)
     frames_given = {fold(name): frame for name, frame in (given or {}).items()}
+    frames_given |= {call.stand_in: call.frame(door, args or {}) for call in calls}
     own = set() if target is None else {_folded(*split_name(target))}
-    text, frames = _with_frames(door, sql, tree, frames_given, shown, own)
+    aliases = {call.stand_in: call.function for call in calls}
+    text, frames = _with_frames(door, sql, tree, frames_given, shown, own, aliases)
+    left = _args_left(tree, calls, args or {})
     with shown.spark_faults():
-        return door.spark.sql(text, dict(args) if args else None, **frames)
+        return door.spark.sql(text, left or None, **frames)
+
+
+def _check_calls(tree: exp.Expr, calls: Iterable[Call]) -> None:
+    """A search stands where a table may."""
+    tables = {named.name: named for named in _named_tables(tree)}
+    for call in calls:
+        if call.stand_in not in tables:
+            raise call.fault(
+                f"{call.function} gives a table: it goes into a FROM or a JOIN",
+                hint=f"as in FROM {call.function}(…) AS s",
+            )
+
+
+def _args_left(tree: exp.Expr, calls: Iterable[Call], args: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what only searches use, which may be values that Spark has no word for."""
+    used = {name for call in calls for name in call.parameters}
+    used -= {str(one.this) for one in tree.find_all(exp.Placeholder)}
+    return {name: value for name, value in args.items() if name not in used}
 
 
 def parse(sql: str, shown: Shown) -> exp.Expr:
@@ -175,13 +200,14 @@ def _with_frames(
     given: Mapping[str, DataFrame],
     shown: Shown,
     plain: set[tuple[str, str]],
+    aliases: Mapping[str, str],
 ) -> tuple[str, dict[str, DataFrame]]:
     tokens = tokens_of(sql)
     views = {fold(view) for view in _names(door.views())}
     frames: dict[str, DataFrame] = {}
     edits: list[_Edit] = []
     seen: dict[tuple[str, str | None], str] = {}
-    # `plain` are tables that columns may name with their schema.
+    # `plain` are tables that columns may name with their schema, `aliases` the names of others.
     for named in _named_tables(tree):
         place = next(n for n, t in enumerate(tokens) if t.end + 1 == named.span.end)
         version, until = _version(tokens, place + 1)
@@ -195,11 +221,12 @@ def _with_frames(
             frames[seen[key]] = frame
         edits.append(_Edit(span=Span(start=named.span.start, end=until), new=f"{{{seen[key]}}}"))
         if named.tree.args.get("alias") is None:
+            alias = aliases.get(named.name, named.name)
             after = _after_sample(tokens, place, until)
             edits.append(
                 _Edit(
                     span=Span(start=after, end=after),
-                    new=f" AS {_escaped(types.quote(named.name))}",
+                    new=f" AS {_escaped(types.quote(alias))}",
                 )
             )
             plain.add(_folded(named.schema or "main", named.name))
@@ -261,6 +288,8 @@ def _frame(
     views: set[str],
 ) -> DataFrame | None:
     if named.schema is None and fold(named.name) in given:
+        if version is not None:
+            raise place.fault("VERSION AS OF is for tables", hint="a search takes at => 17")
         return given[fold(named.name)]
     if named.tree.args.get("catalog") is not None:
         raise place.fault("a name has at most two parts: schema.name")

@@ -1,4 +1,4 @@
-"""Tables and views with the facts that the catalog has of them."""
+"""Tables, views and indexes with the facts that the catalog has of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from tailrace.store.schema import is_hidden
 
 _INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
 TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}
-INDEXES = {"index": _TEXT, "table": _TEXT, "kind": _TEXT}
+INDEXES = {
+    "table": _TEXT, "name": _TEXT, "using": _TEXT, "columns": _TEXT, "state": _TEXT,
+    "watermark": _INT, "lag_snapshots": _INT, "lag_seconds": _REAL, "pending_rows": _INT,
+    "rows": _INT, "segments": _INT, "bytes": _INT,
+}  # fmt: skip
 VIEWS = {
     "view": _TEXT, "state": _TEXT, "watermark": _INT, "lag_snapshots": _INT, "lag_rows": _INT,
     "lag_seconds": _REAL, "strategy": _TEXT, "query": _TEXT,
@@ -120,3 +124,13 @@ def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
             options = json.loads(row.spec)["consumer"]
             found.append((row.home, options["view"], options["query"], row.strategy))
     return found
+
+
+def indexes(runtime: Runtime) -> list[dict[str, Any]]:
+    """Indexes, what they are of, how fresh and how large they are."""
+    words = {"table": "object", "using": "kind"}  # as CREATE INDEX says it
+    rows = [
+        {column: row[words.get(column, column)] for column in INDEXES}
+        for row in system.rows(runtime, "indexes")
+    ]
+    return sorted(rows, key=lambda row: (row["table"], row["name"]))

@@ -42,6 +42,14 @@ _IN_SQL = {
     r"lake\.tables\(\) and lake\.views\(\) list ": "SHOW TABLES and SHOW VIEWS list ",
     r"lake\.tables\(\) lists": "SHOW TABLES lists",
     r"lake\.views\(\) lists": "SHOW VIEWS lists",
+    r"lake\.indexes\(\) lists": "SHOW INDEXES lists",
+    r"index\.wait\(\) waits for it, and does the work if nobody serves the lake": (
+        "REFRESH INDEX builds it now"
+    ),
+    r"index\.wait\(\) lets it": "REFRESH INDEX lets it",
+    r'freshness="indexed" or stale_ok=True takes': "freshness => 'indexed' takes",
+    r"index\.rebuild\(\)": "REFRESH INDEX … FULL",
+    r'with options=\{"dimension": 128\}': "WITH (dimension = 128)",
     r"lake\.jobs\.list\(\) shows": "SHOW JOBS shows",
     r"cascade=True": "CASCADE",
     r"replace=True builds": "CREATE OR REPLACE builds",

@@ -44,6 +44,11 @@ TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
         "object": _TEXT, "name": _TEXT, "kind": _TEXT, "state": _TEXT, "watermark": _INT,
         "lag_snapshots": _INT, "lag_rows": _INT, "lag_seconds": _REAL,
     },
+    "indexes": {
+        "object": _TEXT, "name": _TEXT, "kind": _TEXT, "columns": _TEXT, "state": _TEXT,
+        "watermark": _INT, "lag_snapshots": _INT, "lag_seconds": _REAL, "pending_rows": _INT,
+        "rows": _INT, "segments": _INT, "bytes": _INT, "error": _TEXT, "options": _TEXT,
+    },
     "snapshots": {"snapshot_id": _INT, "snapshot_time": _TIME, "changes": _TEXT},
     "usage": {"day": _TEXT, "iterations": _INT, **_AMOUNTS},
 }  # fmt: skip

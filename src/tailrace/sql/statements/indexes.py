@@ -1,4 +1,4 @@
-"""Statements about indexes: read in full, and refused until there are indexes."""
+"""Statements about full-text and vector indexes."""
 
 from __future__ import annotations
 
@@ -6,60 +6,155 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.errors import InvalidError
+from tailrace.errors import InvalidError, NotFoundError
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
-from tailrace.sql.result import Result
+from tailrace.sql.fault import Span, nearest
+from tailrace.sql.result import Result, done
 from tailrace.sql.statements.options import Options, read_options
+from tailrace.store.schema import fold
 
-KINDS = ("FULLTEXT", "VECTOR")
-_NOT_YET = "indexes are not available yet in this version"
+# The options of each kind, and those of the job that keeps an index up to date.
+KINDS = {
+    "FULLTEXT": ("tokenizer", "language", "weights", "positions"),
+    "VECTOR": ("metric", "dimension", "recall"),
+}
+_OF_A_JOB = ("trigger", "interval", "priority")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreateIndex:
-    """`CREATE INDEX name ON table USING FULLTEXT | VECTOR (column, …) [WITH (…)]`."""
+    """`CREATE INDEX [IF NOT EXISTS] name ON table USING FULLTEXT | VECTOR (column, …) [WITH (…)]`.
 
+    Options are checked by the index itself, as those of `lake.create_index`.
+    """
+
+    cursor: Cursor
     name: str
+    if_not_exists: bool
     table: str
     using: str
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, Span], ...]
     options: Options
 
     def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        door.table(self.table)
-        raise InvalidError(f"{_NOT_YET}: {self.name} on {self.table} was not created")
+        self._check_columns(door)
+        if self.if_not_exists and _exists(door, self.table, self.name):
+            message = f"the index {self.name} on {self.table} exists already"
+            return done(lambda: door.spark, message)
+        given = {k: v for k, v in self.options.values.items() if k not in _OF_A_JOB}
+        door.create_index(
+            self.table,
+            self.name,
+            using=self.using.lower(),
+            columns=[name for name, _ in self.columns],
+            options=given,
+            trigger=self.options.trigger(),
+            priority=self.options.priority(),
+        )
+        message = (
+            f"index {self.name} on {self.table} created; tailrace serve, or REFRESH INDEX, "
+            "builds it"
+        )
+        return done(lambda: door.spark, message)
+
+    def _check_columns(self, door: Door) -> None:
+        """Said here, where the place of a wrong name is known."""
+        if fold(self.table) in map(fold, door.views()):
+            raise InvalidError(f"{self.table} is a view: an index is of a table")
+        table = door.table(self.table)
+        known = {fold(name) for name in table.columns}
+        for name, place in self.columns:
+            if fold(name) not in known:
+                raise self.cursor.refuse(
+                    place,
+                    f"{self.table} has no column {name}{nearest(name, table.columns)}",
+                    hint=f"its columns: {', '.join(table.columns)}",
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropIndex:
-    """`DROP INDEX name ON table`."""
+    """`DROP INDEX [IF EXISTS] name ON table`."""
 
     name: str
     table: str
+    if_exists: bool
+
+    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and not _exists(door, self.table, self.name):
+            return done(lambda: door.spark, f"there is no index {self.name} on {self.table}")
+        door.table(self.table)  # says better what there is not
+        door.drop_index(self.table, self.name)
+        return done(lambda: door.spark, f"index {self.name} on {self.table} dropped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshIndex:
+    """`REFRESH INDEX name ON table [FULL]`."""
+
+    name: str
+    table: str
+    full: bool
 
     def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
         door.table(self.table)
-        raise InvalidError(f"{_NOT_YET}: there is no index {self.name} on {self.table}")
+        index = door.index(self.table, self.name)
+        index.wait()
+        if self.full:
+            index.rebuild()
+        now = index.status()
+        facts = {"watermark": now.watermark, "rows": now.rows, "segments": now.segments}
+        segments = "1 segment" if now.segments == 1 else f"{now.segments:,} segments"
+        message = (
+            f"{self.name} on {self.table}: {now.rows:,} rows in {segments}, "
+            f"as of snapshot {now.watermark}"
+        )
+        return done(lambda: door.spark, message, facts)
+
+
+def _exists(door: Door, table: str, name: str) -> bool:
+    try:
+        door.index(table, name)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _read_name(cursor: Cursor) -> tuple[str, str]:
+    """`name ON table`."""
+    name = cursor.name("the index")
+    cursor.expect("ON")
+    return name, cursor.object_name("the table")
 
 
 def read_create(cursor: Cursor) -> CreateIndex:
     """After CREATE INDEX."""
-    name = cursor.name("the index")
-    cursor.expect("ON")
-    table = cursor.object_name("the table")
+    lenient = cursor.accept("IF", "NOT", "EXISTS")
+    name, table = _read_name(cursor)
     cursor.expect("USING")
     using = cursor.one_of(KINDS)
-    columns = [name for name, _ in cursor.columns()]
+    columns = tuple(cursor.columns())
     options = read_options(cursor)
+    options.check((*KINDS[using], *_OF_A_JOB))
     cursor.end()
-    return CreateIndex(name=name, table=table, using=using, columns=tuple(columns), options=options)
+    return CreateIndex(
+        cursor=cursor, name=name, if_not_exists=lenient, table=table, using=using, columns=columns,
+        options=options,
+    )  # fmt: skip
 
 
 def read_drop(cursor: Cursor) -> DropIndex:
     """After DROP INDEX."""
-    name = cursor.name("the index")
-    cursor.expect("ON")
-    made = DropIndex(name=name, table=cursor.object_name("the table"))
+    lenient = cursor.accept("IF", "EXISTS")
+    name, table = _read_name(cursor)
+    cursor.end()
+    return DropIndex(name=name, table=table, if_exists=lenient)
+
+
+def read_refresh(cursor: Cursor) -> RefreshIndex:
+    """After REFRESH INDEX."""
+    name, table = _read_name(cursor)
+    made = RefreshIndex(name=name, table=table, full=cursor.accept("FULL"))
     cursor.end()
     return made

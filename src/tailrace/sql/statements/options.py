@@ -8,6 +8,8 @@ from typing import Any
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.fault import Span, nearest
 
+_HIGHEST = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -30,6 +32,32 @@ class Options:
     def refuse(self, name: str, message: str, *, hint: str = "") -> Exception:
         """An error about one of them."""
         return self.cursor.refuse(self.places[name], message, hint=hint)
+
+    def priority(self) -> int:
+        """The priority of a job."""
+        given = self.values.get("priority", 0)
+        if not isinstance(given, int) or isinstance(given, bool) or abs(given) > _HIGHEST:
+            raise self.refuse("priority", f"a priority is a whole number, not {given!r}")
+        return given
+
+    def trigger(self) -> Any:
+        """The trigger of a job, out of `trigger` and `interval`."""
+        given = self.values
+        trigger = given.get("trigger", "periodic" if "interval" in given else "default")
+        if not isinstance(trigger, str):
+            hint = "triggers: 'default', 'greedy', 'periodic'"
+            raise self.refuse("trigger", f"there is no trigger {trigger!r}", hint=hint)
+        if trigger == "periodic":
+            if "interval" not in given:
+                raise self.refuse(
+                    "trigger", "a periodic trigger needs an interval", hint="add interval = '10s'"
+                )
+            return {"job_type": trigger, "schedule": {"interval": given["interval"]}}
+        if "interval" in given:
+            raise self.refuse(
+                "interval", f"the trigger {trigger!r} has no interval", hint="use 'periodic'"
+            )
+        return trigger
 
 
 def read_options(cursor: Cursor) -> Options:

@@ -35,7 +35,7 @@ class Show:
                 rows = [{"schema": name} for name in sorted(door.schemas())]
                 kinds = {"schema": pa.string()}
             case "INDEXES":
-                rows, kinds = [], overview.INDEXES
+                rows, kinds = overview.indexes(door.runtime), overview.INDEXES
             case _:
                 name = self.what.lower()
                 limit = _LIMIT if self.limit is None else self.limit

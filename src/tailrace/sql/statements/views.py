@@ -12,12 +12,13 @@ from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
 from tailrace.sql.result import Result, done, listed
+from tailrace.sql.searches import calls_of
+from tailrace.sql.shown import Shown
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
 from tailrace.views.explain import Explanation
 from tailrace.views.view import POLICIES
 
-_HIGHEST = 1_000_000
 _OPTIONS = ("trigger", "interval", "policy", "priority")
 
 
@@ -37,10 +38,10 @@ class CreateView:
             return done(lambda: door.spark, f"the view {self.name} exists already")
         door.create_view(
             self.name,
-            self.cursor.cut(self.query),
-            trigger=self._trigger(),
+            self._query(),
+            trigger=self.options.trigger(),
             policy=self._policy(),
-            priority=self._priority(),
+            priority=self.options.priority(),
             replace=self.replace,
         )
         message = (
@@ -49,7 +50,16 @@ class CreateView:
         return done(lambda: door.spark, message)
 
     def explain(self, door: Door) -> Explanation:
-        return door.explain(self.cursor.cut(self.query), policy=self._policy())
+        return door.explain(self._query(), policy=self._policy())
+
+    def _query(self) -> str:
+        text = self.cursor.cut(self.query)
+        for call in calls_of(text, Shown(text=self.cursor.text, offset=self.query.start)):
+            raise call.fault(
+                "a view cannot stand on a search: which rows are the best is not kept up to date",
+                hint="write the search into the query that reads the view",
+            )
+        return text
 
     def _policy(self) -> str:
         policy = self.options.values.get("policy", "auto")
@@ -58,30 +68,6 @@ class CreateView:
                 "policy", f"there is no policy {policy!r}", hint=f"policies: {', '.join(POLICIES)}"
             )
         return str(policy)
-
-    def _priority(self) -> int:
-        given = self.options.values.get("priority", 0)
-        if not isinstance(given, int) or isinstance(given, bool) or abs(given) > _HIGHEST:
-            raise self.options.refuse("priority", f"a priority is a whole number, not {given!r}")
-        return given
-
-    def _trigger(self) -> Any:
-        given = self.options.values
-        trigger = given.get("trigger", "periodic" if "interval" in given else "default")
-        if not isinstance(trigger, str):
-            hint = "triggers: 'default', 'greedy', 'periodic'"
-            raise self.options.refuse("trigger", f"there is no trigger {trigger!r}", hint=hint)
-        if trigger == "periodic":
-            if "interval" not in given:
-                raise self.options.refuse(
-                    "trigger", "a periodic trigger needs an interval", hint="add interval = '10s'"
-                )
-            return {"job_type": trigger, "schedule": {"interval": given["interval"]}}
-        if "interval" in given:
-            raise self.options.refuse(
-                "interval", f"the trigger {trigger!r} has no interval", hint="use 'periodic'"
-            )
-        return trigger
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,134 @@
+"""`tailrace search`: ask an index. Without a condition, no Spark is started."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption, opened
+from tailrace.errors import InvalidError, TailraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tailrace.indexes.index import Found
+
+# What a message advises in Python, as the command line says it.
+_IN_A_SHELL = {
+    r"lake\.indexes\(\) lists": "tailrace indexes lists",
+    r"index\.wait\(\) waits for it, and does the work if nobody serves the lake": (
+        "tailrace refresh builds it now"
+    ),
+    r"index\.wait\(\) lets it": "tailrace refresh lets it",
+    r'freshness="indexed" or stale_ok=True takes': "without --latest, it takes",
+    r"index\.rebuild\(\)": "REFRESH INDEX … FULL, in tailrace sql",
+}
+
+
+def search(
+    index: Annotated[
+        str, typer.Argument(metavar="INDEX", help="An index: its name, or schema.table.name.")
+    ],
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY",
+            help="Words to look for; of a vector index, a JSON list. - reads it from the input.",
+        ),
+    ],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows, at most.")] = 10,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="COND", help="A condition in Spark SQL.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="A,B", help="Columns to show beside the key."),
+    ] = None,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="As of the newest commit, indexed or not.")
+    ] = False,
+    at: Annotated[int | None, typer.Option("--at", help="As of this snapshot.")] = None,
+    highlight: Annotated[
+        bool, typer.Option("--highlight", help="Add the place of a text that fits best.")
+    ] = False,
+    lake: LakeOption = None,
+    tenant: TenantOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """The best rows of a full-text or vector index for a query, the best first.
+
+    Without --columns all of the table's are shown, but for indexed vectors.
+
+    Examples:
+
+      tailrace search note_ft "late delivery" --limit 5
+
+      tailrace search note_ft "+late -gift" --where "region = 'eu'" --columns note --highlight
+
+      tailrace search docs.page.emb "[0.1, 0.2, 0.3]" --latest
+    """
+    from tailrace.cli.printing import rows_out, say
+    from tailrace.cli.spark import working
+
+    if latest and at is not None:
+        raise typer.BadParameter("it is either the newest or a snapshot", param_hint="--at")
+    given = sys.stdin.read() if query == "-" else query
+    started = time.monotonic()
+    with opened(lake, tenant=tenant) as found, working(found), _advice_for_a_shell():
+        asked = found.find_index(index)
+        value = given if asked.using == "fulltext" else _vector(given)
+        freshness = "latest" if latest else "indexed"
+        hits = asked.find(value, limit, where=where, freshness=freshness, at=at)
+        wanted = _columns(hits, columns)
+        rows = asked.result(hits, value, columns=wanted, highlight=highlight)
+        newest = found.snapshot
+    shown = rows.to_pylist()
+    if output is Output.TEXT:
+        score = rows.column_names[hits.hits.keys.num_columns]
+        shown = [{**row, score: round(row[score], 4) + 0.0} for row in shown]  # never -0
+    rows_out(shown, rows.column_names, as_json=output is Output.JSON)
+    if output is Output.TEXT:
+        count = "1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows"
+        behind = hits.snapshot < newest and at is None
+        more = "; the index is behind, --latest searches all" if behind else ""
+        took = time.monotonic() - started
+        say(f"{count} as of snapshot {hits.snapshot}{more} ({took:.2f} s)")
+
+
+def _vector(text: str) -> list[Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, list):
+        raise InvalidError("a vector index is searched for a JSON list, as in '[0.1, 0.2, 0.3]'")
+    return value
+
+
+def _columns(found: Found, given: str | None) -> list[str]:
+    """The columns to show; vectors are for machines."""
+    if given is not None:
+        return [name.strip() for name in given.split(",") if name.strip()]
+    return [c.name for c in found.reader.state.table.columns if c.dimension is None]
+
+
+@contextmanager
+def _advice_for_a_shell() -> Iterator[None]:
+    try:
+        yield
+    except TailraceError as error:
+        message = str(error)
+        for python, words in _IN_A_SHELL.items():
+            message = re.sub(python, words, message)
+        raise type(error)(message) from error
+
+
+def add_to(app: typer.Typer) -> None:
+    """Enter the command."""
+    app.command()(search)

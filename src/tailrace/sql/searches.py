@@ -1,0 +1,264 @@
+"""`fulltext_search(…)` and `vector_search(…)` in a query's FROM.
+
+A call is cut out of the query before that is parsed, and a name stands in its place, padded to the
+same length: so everything else keeps its offset, and errors point to what was written. The search
+is done here, and Spark is given its rows. What users say reaches the index as values only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.sql.door import Door
+from tailrace.sql.fault import Span, nearest
+from tailrace.sql.literals import NotALiteralError, value_of
+from tailrace.sql.script import tokens_of
+from tailrace.sql.shown import Shown
+from tailrace.store.schema import OWN_PREFIX, fold
+from tailrace.store.spark_scan import local_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tailrace.indexes.index import Index
+
+# What each function is called with. The first two are needed, the first three go without names.
+FUNCTIONS = {
+    "fulltext_search": ("index", "query", "limit", "where", "freshness", "at", "highlight"),
+    "vector_search": ("index", "vector", "limit", "where", "freshness", "at"),
+}
+_KINDS = {"fulltext_search": "fulltext", "vector_search": "vector"}
+_SEARCHED = {"fulltext_search": "'late delivery'", "vector_search": "array(0.1, 0.2)"}
+_NEEDED, _UNNAMED = 2, 3
+_TEXTS = ("index", "query", "where", "freshness")
+_NUMBERS = ("limit", "at")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """A value of a call, and where it stands."""
+
+    tree: exp.Expr
+    span: Span
+
+    @property
+    def parameters(self) -> set[str]:
+        """The `:names` in it."""
+        return {str(one.this) for one in self.tree.find_all(exp.Placeholder)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A call of one of the functions."""
+
+    sql: str
+    shown: Shown
+    function: str
+    span: Span
+    stand_in: str  # the name that the query has in its place
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> set[str]:
+        """The `:names` in its arguments."""
+        return {name for one in self.arguments.values() for name in one.parameters}
+
+    def fault(self, message: str, argument: str | None = None, *, hint: str = "") -> InvalidError:
+        """An error about the call, or about one of its arguments."""
+        span = self.span if argument is None else self.arguments[argument].span
+        return self.shown.fault(self.sql, span, message, hint=hint)
+
+    # --- doing it ---------------------------------------------------------------------------
+
+    def frame(self, door: Door, args: Mapping[str, Any]) -> DataFrame:
+        """What is found: all columns of the table, and the score."""
+        given = {name: self._value(name, args) for name in self.arguments}
+        index = self._index(door, given.pop("index"))
+        query = given.pop(FUNCTIONS[self.function][1])
+        highlight = given.pop("highlight", False)
+        try:
+            found = index.find(query, **given)
+            columns = [column.name for column in found.reader.state.table.columns]
+            rows = index.result(found, query, columns=columns, highlight=highlight)
+        except (InvalidError, NotFoundError) as error:
+            raise self.fault(str(error)) from error
+        added = [name for name in rows.column_names if name not in columns]
+        return local_frame(door.runtime, rows.select([*columns, *added]))
+
+    def _index(self, door: Door, name: str) -> Index:
+        try:
+            index = door.find_index(name)
+        except NotFoundError as error:
+            known = {one.name for one in door.indexes()}
+            near = nearest(name, known | {f"{one.table}.{one.name}" for one in door.indexes()})
+            hint = "SHOW INDEXES lists what there is"
+            raise self.fault(f"there is no index {name}{near}", "index", hint=hint) from error
+        except InvalidError as error:
+            raise self.fault(str(error), "index") from error
+        if index.using != _KINDS[self.function]:
+            (right,) = (one for one, kind in _KINDS.items() if kind == index.using)
+            raise self.fault(
+                f"{name} is a {index.using} index", "index", hint=_example(right, name)
+            )
+        return index
+
+    def _value(self, name: str, args: Mapping[str, Any]) -> Any:
+        argument = self.arguments[name]
+        missing = sorted(argument.parameters - set(args))
+        if missing:
+            raise self.fault(f"no value was given for :{missing[0]}", name)
+        try:
+            value = value_of(argument.tree, args)
+        except NotALiteralError as error:
+            hint = "a search is done before the query runs: it takes no column and no expression"
+            raise self.fault(
+                f"the {name} has to be a literal, or a :parameter", name, hint=hint
+            ) from error
+        wanted = _wanted(name)
+        if name == "vector":
+            value = _numbers(value)
+        elif not isinstance(value, wanted[0]) or (isinstance(value, bool) and name in _NUMBERS):
+            value = None
+        if value is None:
+            raise self.fault(f"the {name} has to be {wanted[1]}", name)
+        return value
+
+
+def _example(function: str, index: str = "name") -> str:
+    return f"write {function}('{index}', {_SEARCHED[function]}, 10)"
+
+
+def _wanted(name: str) -> tuple[type, str]:
+    if name in _TEXTS:
+        return str, "a text"
+    if name in _NUMBERS:
+        return int, "a whole number"
+    return (bool, "true or false") if name == "highlight" else (list, "an array of numbers")
+
+
+def _numbers(value: Any) -> list[float] | None:
+    """A vector out of an array of SQL, or of whatever a program passes as one."""
+    if isinstance(value, str | bytes | Mapping):
+        return None
+    try:
+        return [float(one) for one in value]
+    except (TypeError, ValueError):
+        return None
+
+
+# --- finding calls -------------------------------------------------------------------------------
+
+
+def calls_of(sql: str, shown: Shown) -> list[Call]:
+    """The calls in a query."""
+    if not any(name in fold(sql) for name in FUNCTIONS):
+        return []
+    tokens, numbers, found = tokens_of(sql), count(), []
+    place = 0
+    while place < len(tokens):
+        end = _end_of_call(tokens, place)
+        if end is not None:
+            found.append(_read(sql, shown, tokens[place : end + 1], next(numbers)))
+            place = end
+        place += 1
+    return found
+
+
+def _end_of_call(tokens: list[Token], place: int) -> int | None:
+    """The place of the parenthesis that ends a call, if one begins here."""
+    after = [token.text.upper() for token in tokens[place + 1 : place + 2]]
+    before = tokens[place - 1].text if place else ""
+    is_name = fold(tokens[place].text) in FUNCTIONS and tokens[place].token_type not in (
+        TokenType.STRING, TokenType.IDENTIFIER,
+    )  # fmt: skip
+    if not is_name or after != ["("] or before in (".", ":"):
+        return None
+    depth = 0
+    for end in range(place + 1, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(_mark(tokens[end]), 0)
+        if depth == 0:
+            # WITH fulltext_search(a, b) AS (SELECT …) gives a name of its own.
+            follows = [token.text.upper() for token in tokens[end + 1 : end + 3]]
+            return None if follows == ["AS", "("] else end
+    return None  # it is never closed, which the parser says better
+
+
+def _mark(token: Token) -> str:
+    """The text of a token that is no text in quotes."""
+    return "" if token.token_type == TokenType.STRING else str(token.text)
+
+
+def _read(sql: str, shown: Shown, tokens: list[Token], number: int) -> Call:
+    """A call, out of its tokens."""
+    function = fold(tokens[0].text)
+    call = Call(
+        sql=sql,
+        shown=shown,
+        function=function,
+        span=Span(start=tokens[0].start, end=tokens[-1].end + 1),
+        stand_in=f"{OWN_PREFIX}s{number}",
+    )
+    names = FUNCTIONS[function]
+    example = _example(function)
+    arguments: dict[str, Argument] = {}
+    for order, part in enumerate(_parts(tokens[2:-1])):
+        span = Span(start=part[0].start, end=part[-1].end + 1)
+        if len(part) > 2 and _mark(part[1]) == "=>":
+            name = fold(part[0].text)
+            if name not in names:
+                message = f"{function} has no argument {part[0].text}{nearest(name, names)}"
+                raise shown.fault(sql, span, message, hint=f"arguments: {', '.join(names)}")
+            span = Span(start=part[2].start, end=span.end)
+        elif order < _UNNAMED and set(arguments) <= set(names[:order]):
+            name = names[order]
+        else:
+            hint = f"{example}; the others have names: {', '.join(names[_UNNAMED:])}"
+            raise shown.fault(sql, span, "this argument needs a name, as in limit => 5", hint=hint)
+        if name in arguments:
+            raise shown.fault(sql, span, f"the {name} is there twice")
+        arguments[name] = Argument(tree=_tree(call, span), span=span)
+    for name in names[:_NEEDED]:
+        if name not in arguments:
+            raise call.fault(f"{function} lacks the {name}", hint=example)
+    return replace(call, arguments=arguments)
+
+
+def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
+    """What is between commas, outside of parentheses."""
+    depth, part = 0, list[Token]()
+    for token in tokens:
+        depth += {"(": 1, ")": -1}.get(_mark(token), 0)
+        if depth == 0 and _mark(token) == ",":
+            yield part or [token]
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield part
+
+
+def _tree(call: Call, span: Span) -> exp.Expr:
+    try:
+        return sqlglot.parse_one(call.sql[span.start : span.end], dialect="spark")
+    except (ParseError, RecursionError) as error:
+        hint = _example(call.function)
+        raise call.shown.fault(call.sql, span, "this is no argument", hint=hint) from error
+
+
+def without_calls(sql: str, calls: Iterable[Call]) -> str:
+    """The query with a name in place of each call, and everything else where it was."""
+    for call in calls:
+        start, end = call.span.start, call.span.end
+        rest = re.sub(r"[^\n]", " ", sql[start + len(call.stand_in) : end])
+        sql = sql[:start] + call.stand_in + rest + sql[end:]
+    return sql
