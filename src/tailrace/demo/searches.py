@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import unescape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,9 +66,12 @@ def search(lake: Lake, index: SearchIndex, asked: str, *, limit: int, shows: int
             positions=hits.positions[:shows],
             keys=hits.keys.slice(0, shows),
         )
-        column = "text" if index is REVIEW_TEXT else "name"
-        rows = opened.result(replace(found, hits=best), query, columns=[column])
-        shown = ", ".join(rows.column(column).to_pylist())
+        cut = replace(found, hits=best)
+        if index is REVIEW_TEXT:
+            rows = opened.result(cut, query, highlight=True)
+            shown = " ".join(_sentence(text or "") for text in rows.column("highlight").to_pylist())
+        else:
+            shown = ", ".join(opened.result(cut, columns=["name"]).column("name").to_pylist())
     return Search(
         index=index,
         asked=asked,
@@ -78,6 +82,12 @@ def search(lake: Lake, index: SearchIndex, asked: str, *, limit: int, shows: int
         seconds=took,
         shown=shown,
     )
+
+
+def _sentence(highlight: str) -> str:
+    """A highlight as plain text, from the sentence on that has the word."""
+    start = highlight.rfind(". ", 0, max(0, highlight.find("<b>")))
+    return unescape(re.sub("</?b>", "", highlight[start + 2 if start >= 0 else 0 :]))
 
 
 def _query(index: SearchIndex, asked: str) -> str | list[float]:
