@@ -17,6 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+import tailrace
+from tailrace.cli.shell import _Names
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][AB0]|\x1b[=>]|\r")
 PROMPT = "tailrace>"
@@ -102,3 +107,20 @@ def test_the_shell_runs_cancels_and_goes_on(terminal: Terminal, tmp_path: Path) 
     terminal.type("exit\r")
     assert terminal.process.wait(30) == 0
     assert "SELECT sum(id)" in (tmp_path / "state/tailrace/history").read_text()
+
+
+def test_names_are_completed_where_they_are_written(tmp_path: Path) -> None:
+    with tailrace.connect(tmp_path / "lake") as lake:
+        lake.sql("CREATE TABLE page (body STRING); CREATE INDEX bft ON page USING FULLTEXT (body)")
+        names = _Names(lake)
+        names.refresh()
+
+    def options(text: str) -> set[str]:
+        return {one.text for one in names.get_completions(Document(text), CompleteEvent())}
+
+    assert "page" in options("SELECT * FROM pa")
+    assert "tailrace.indexes" in options("SELECT * FROM tailrace.ind")
+    assert "fulltext_search(" in options("SELECT * FROM full")
+    assert options("SELECT * FROM fulltext_search('bf") == {"bft"}
+    assert "body" in options("SELECT count(bo")
+    assert "CREATE INDEX" in options("CREATE")
