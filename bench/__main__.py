@@ -18,6 +18,7 @@ from bench import (
     choice,
     commits,
     freshness,
+    indexes,
     iterations,
     local_append,
     local_upsert,
@@ -44,6 +45,7 @@ MEASUREMENTS = (
     iterations,
     freshness,
     views,
+    indexes,
 )
 
 

@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.indexes.definition import L2, Definition
-from tailrace.indexes.vectors.library import Vectors, all_of, flat_index, metric_of
+from tailrace.indexes.vectors.library import (
+    Vectors,
+    all_of,
+    flat_index,
+    metric_of,
+    one_thread,
+)
 from tailrace.indexes.vectors.writer import LISTS, VECTORS
 
 Flags = npt.NDArray[np.bool_]
@@ -99,11 +105,12 @@ class VectorSearcher:
         widened = self._total / self.live
         if self.live <= _FEW:
             widened = float("inf")
-        while True:
-            found, is_exact = self._search(query, wanted, widened)
-            if len(found) >= wanted or is_exact:
-                return found
-            widened *= 4
+        with one_thread():
+            while True:
+                found, is_exact = self._search(query, wanted, widened)
+                if len(found) >= wanted or is_exact:
+                    return found
+                widened *= 4
 
     def _search(
         self, query: Vectors, limit: int, widened: float

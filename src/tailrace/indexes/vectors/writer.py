@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.vectors.library import Vectors, all_of, prepared, to_vectors
+from tailrace.indexes.vectors.library import Vectors, all_of, one_thread, prepared, to_vectors
 
 VECTORS, LISTS = "vectors.npy", "lists.npy"
 
@@ -38,7 +38,8 @@ class VectorWriter:
         if self._centroids is None:
             self._vectors.append(vectors)
             return
-        _, lists = self._centroids.search(vectors, 1)
+        with one_thread():  # other tasks build other segments
+            _, lists = self._centroids.search(vectors, 1)
         lists = lists.ravel()
         rest = vectors - self._middles[lists]
         with np.errstate(over="ignore"):
