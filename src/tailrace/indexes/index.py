@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
@@ -209,11 +208,10 @@ class Index:
     ) -> tuple[Reader, int, bool]:
         try:
             return self._open(head, at, where, tail=True), at, False
-        except _TailTooLongError as error:
+        except _TailTooLongError:
             if not stale_ok:
                 raise
             assert head.watermark is not None
-            del error
             return self._open(head, head.watermark, where, tail=False), head.watermark, True
 
     def _open(self, head: Head, at: int, where: str | None, *, tail: bool) -> Reader:
@@ -374,20 +372,3 @@ def as_of(result: pa.Table) -> int:
 def is_stale(result: pa.Table) -> bool:
     """Whether a search with `stale_ok` gave less than it was asked for."""
     return bool((result.schema.metadata or {}).get(IS_STALE) == b"true")
-
-
-def rank_fusion(lists: Sequence[Hits], limit: int) -> tuple[Any, Any, Any]:
-    """Reciprocal rank fusion: files, positions and scores of the rows best placed in all lists."""
-    scores: dict[tuple[int, int], float] = {}
-    for hits in lists:
-        places = zip(hits.files.tolist(), hits.positions.tolist(), strict=True)
-        for rank, place in enumerate(places, 1):
-            scores[place] = scores.get(place, 0.0) + 1 / (_FUSION + rank)
-    best = sorted(scores, key=lambda place: (-scores[place], place))[:limit]
-    files = np.array([file for file, _ in best], np.int64)
-    positions = np.array([position for _, position in best], np.int64)
-    return files, positions, np.array([scores[place] for place in best])
-
-
-# How much less a place further down counts; the constant of the paper that proposed it.
-_FUSION = 60

@@ -14,9 +14,11 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.definition import FULLTEXT, KINDS, VECTOR, Definition, define
-from tailrace.indexes.index import INDEXED, Context, Found, Index, rank_fusion
+from tailrace.indexes.fusion import rank_fusion
+from tailrace.indexes.index import INDEXED, Context, Found, Index
 from tailrace.indexes.rows import read_rows
 from tailrace.propagation.jobs import home_of
+from tailrace.store import lookup
 from tailrace.store import rows as row_checks
 from tailrace.store import scan as local_scan
 from tailrace.store.schema import TableInfo, fold
@@ -203,11 +205,7 @@ class Indexes:
             at = min(marks)
         elif at is None:
             with self._runtime.database.read() as connection:
-                at = int(
-                    connection.execute(
-                        sa.select(sa.func.max(t.snapshot.c.snapshot_id))
-                    ).scalar_one()
-                )
+                at = lookup.newest_snapshot(connection)
         deep = max(limit * _CANDIDATES, _AT_LEAST)
         lists = [found[kind].find(query, deep, where=where, at=at) for kind, query in asked.items()]
         return self._fused(found[FULLTEXT], lists, limit, columns)
