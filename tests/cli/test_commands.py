@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 import tailrace
 from tailrace.cli import printing
 from tailrace.cli.main import app, main
+from tailrace.cli.searching import _marked
 
 ORDERS = """
 CREATE TABLE orders (id BIGINT PRIMARY KEY, customer STRING, amount DECIMAL(12,2));
@@ -187,6 +188,13 @@ def test_an_index_is_searched(pages: Path) -> None:
     ]
     assert [sorted(found) for found in ids] == [[1], [1, 3], [1]]
     assert "either" in run("search", "ft", "late", "--latest", "--at", "1", status=2).output
+
+
+def test_a_highlight_is_bold_where_a_person_reads() -> None:
+    made = _marked("fish &amp; <b>chips</b>, <b>late</b>")
+    assert made.plain == "fish & chips, late"
+    assert [made.plain[one.start : one.end] for one in made.spans] == ["chips", "late"]
+    assert _marked(None).plain == ""
 
 
 def test_a_wrong_search_says_what_to_do(

@@ -72,6 +72,8 @@ def _is_number(value: Any) -> bool:
 def _cell(value: Any) -> Text:
     if value is None:
         return Text("NULL", style="dim")
+    if isinstance(value, Text):
+        return value
     return Text(shown(value))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sys
@@ -73,8 +74,9 @@ def search(
 
       tailrace search docs.page.emb "[0.1, 0.2, 0.3]" --latest
     """
-    from tailrace.cli.printing import rows_out, say
+    from tailrace.cli.printing import console, rows_out, say
     from tailrace.cli.spark import working
+    from tailrace.indexes.index import HIGHLIGHT
 
     if latest and at is not None:
         raise typer.BadParameter("it is either the newest or a snapshot", param_hint="--at")
@@ -92,6 +94,8 @@ def search(
     if output is Output.TEXT:
         score = rows.column_names[hits.hits.keys.num_columns]
         shown = [{**row, score: round(row[score], 4) + 0.0} for row in shown]  # never -0
+        if highlight and console().is_terminal:
+            shown = [{**row, HIGHLIGHT: _marked(row[HIGHLIGHT])} for row in shown]
     rows_out(shown, rows.column_names, as_json=output is Output.JSON)
     if output is Output.TEXT:
         count = "1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows"
@@ -116,6 +120,16 @@ def _columns(found: Found, given: str | None) -> list[str]:
     if given is not None:
         return [name.strip() for name in given.split(",") if name.strip()]
     return [c.name for c in found.reader.state.table.columns if c.dimension is None]
+
+
+def _marked(text: str | None) -> Any:
+    """A highlight, which is HTML, as a terminal shows it."""
+    from rich.text import Text
+
+    made = Text()
+    for number, part in enumerate(re.split(r"</?b>", text or "")):
+        made.append(html.unescape(part), style="bold yellow" if number % 2 else "")
+    return made
 
 
 @contextmanager

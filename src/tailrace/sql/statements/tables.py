@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,9 +19,6 @@ from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.query import read as read_query
 from tailrace.store.schema import fold
 from tailrace.store.types import spark_type
-
-if TYPE_CHECKING:
-    from tailrace.indexes.index import Index
 
 _AFTER_A_TYPE = (
     "NOT",
@@ -87,32 +84,23 @@ class Describe:
         if fold(self.name) in map(fold, door.views()):
             columns = door.view(self.name).columns
             rows: list[dict[str, Any]] = [
-                {"column": n, "type": k, "nullable": True, "key": None, "indexes": None}
-                for n, k in columns.items()
+                {"column": n, "type": k, "nullable": True, "key": None} for n, k in columns.items()
             ]
         else:
             table = door.table(self.name).info
-            indexes = door.indexes(self.name)
             rows = [
                 {
                     "column": column.name,
                     "type": spark_type(column.type),
                     "nullable": column.nullable,
                     "key": table.key.index(column.id) + 1 if column.id in table.key else None,
-                    "indexes": _indexes_of(column.id, indexes),
                 }
                 for column in table.columns
             ]
         kinds = {
-            "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64(),
-            "indexes": pa.string(),
+            "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64()
         }  # fmt: skip
         return listed(lambda: door.spark, rows, kinds)
-
-
-def _indexes_of(column: int, indexes: list[Index]) -> str | None:
-    """The names of the indexes that a column is in."""
-    return ", ".join(one.name for one in indexes if column in one.definition.columns) or None
 
 
 def _exists(door: Door, name: str) -> bool:
