@@ -516,6 +516,32 @@ def test_small_segments_are_merged_and_deleted_rows_go(
         assert keys(words.search("broken")) == keys(near.search([1, 0])) == [1]
 
 
+def test_what_was_built_without_deleted_rows_is_not_built_again(
+    sqlite_lake: tailrace.Lake,
+) -> None:
+    columns = {"id": "int", "note": "string"}
+    table = sqlite_lake.create_table("doc", columns, primary_key="id")
+    table.append([{"id": n, "note": None if n % 3 else "words"} for n in range(300)])
+    words = sqlite_lake.create_index("doc", "words", using="fulltext", columns="note")
+    words.wait()
+
+    def segments() -> list[tuple[int, int]]:
+        with sqlite_lake._runtime.database.read() as connection:
+            query = sa.select(t.segment.c.segment_id, t.segment.c.row_count).where(
+                t.segment.c.end_snapshot.is_(None)
+            )
+            return [tuple(row) for row in connection.execute(query)]  # type: ignore[misc]
+
+    assert segments() == [(1, 100)]
+    table.delete("id < 150")
+    sqlite_lake.run_until_fresh()
+    assert segments() == [(2, 50)]  # built once: half of it was gone
+    for number in range(300, 303):
+        table.append([{"id": number, "note": "words"}])
+        sqlite_lake.run_until_fresh()
+    assert segments() == [(2, 50), (3, 1), (4, 1), (5, 1)]
+
+
 def test_vectors_are_divided_when_there_are_many(
     sqlite_lake_args: LakeArgs, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

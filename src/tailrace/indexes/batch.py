@@ -44,7 +44,8 @@ def search_many(
     storage, cache_bytes = runtime.storage, runtime.settings.cache_bytes
     # Tasks don't read the table, but for the tail.
     needed = {piece.file.key for piece in state.tail}
-    sent = replace(state, files={k: f for k, f in state.files.items() if k in needed})
+    files = {key: file for key, file in state.files.items() if key in needed}
+    sent = replace(state, files=files, deletes={})
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opener = Opener(storage, SegmentCache(limit=cache_bytes))

@@ -18,9 +18,9 @@ from tailrace.indexes.build import format_of
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.pieces import Piece, piece_without
 from tailrace.indexes.rowmap import Gone
-from tailrace.indexes.segment import Parts, parts_at
+from tailrace.indexes.segment import Parts, Segment, parts_at
 from tailrace.store import lookup
-from tailrace.store.deletes import Positions
+from tailrace.store.deletes import Deleted, Positions
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
@@ -39,6 +39,7 @@ class State:
     parts: Parts
     files: Mapping[int, DataFile]  # of the table at the snapshot, by their keys
     gone: Gone  # of the files that the segments name
+    deletes: Mapping[int, Deleted]  # of its files, with their snapshots
     tail: tuple[Piece, ...]
 
     @property
@@ -82,11 +83,12 @@ def state_at(
             "it is built anew in the background, or by index.rebuild()"
         )
     named = {key for segment in parts.segments for key in segment.files}
-    dead = {
-        key: runtime.deletes.read(file.deletes).at(at)
+    deletes = {
+        key: runtime.deletes.read(file.deletes)
         for key, file in files.items()
         if file.deletes is not None
     }
+    dead = {key: deleted.at(at) for key, deleted in deletes.items()}
     gone: dict[int, Positions | None] = {key: None for key in named if key not in files}
     gone |= {key: positions for key, positions in dead.items() if key in named}
     return State(
@@ -96,6 +98,7 @@ def state_at(
         parts=parts,
         files=files,
         gone=gone,
+        deletes=deletes,
         tail=tuple(
             piece_without(file, dead.get(key, _NONE))
             for key, file in files.items()
@@ -105,13 +108,21 @@ def state_at(
 
 
 def live_rows(state: State) -> dict[int, float]:
-    """About how many rows of each segment are still there, by the segment's id."""
-    share: dict[int, float] = {}
-    for key, file in state.files.items():
-        gone = state.gone.get(key)
-        share[key] = 1.0 if gone is None else 1 - len(gone) / max(1, file.rows)
+    """About how many rows of each segment are still there, by the segment's id.
+
+    What was deleted of a file since a segment began is taken to be spread evenly over its rows.
+    """
+
+    def share(segment: Segment, key: int) -> float:
+        file = state.files.get(key)
+        if file is None:
+            return 0.0
+        before = len(state.deletes[key].at(segment.begin)) if key in state.deletes else 0
+        now = len(state.deletes[key].at(state.at)) if key in state.deletes else 0
+        return 1 - (now - before) / max(1, file.rows - before)
+
     return {
-        segment.id: sum(rows * share.get(key, 0.0) for key, rows in segment.files.items())
+        segment.id: sum(rows * share(segment, key) for key, rows in segment.files.items())
         for segment in state.parts.segments
     }
 
