@@ -120,9 +120,7 @@ def test_a_search_that_is_wrong_is_found_out(small_shop: tailrace.Lake) -> None:
         small_shop.create_index(*index.job, using=index.using, columns=index.column)
         small_shop.index(*index.job).wait()
         asked = searches.ASKED[index][0]
-        right = searches.search(
-            small_shop, index, asked, limit=5 if index.using == "vector" else 100
-        )
+        right = searches.search(small_shop, index, asked)
         assert searches.compare(small_shop, right) == (0, 0)
         less = replace(right, keys=right.keys[:-1])
         assert searches.compare(small_shop, less) == (1, 0)

@@ -103,8 +103,7 @@ def _check_index(lake: Lake, index: SearchIndex, searches: Sequence[Search], beg
     """What it finds, now and in the live part, against a look at every row."""
     own = [one for one in searches if one.index is index]
     some = own[:: max(1, -(-len(own) // _SEARCHES))]
-    limit = own[0].limit if own else 10
-    newest = [search(lake, index, asked, limit=limit) for asked in ASKED[index]]
+    newest = [search(lake, index, asked) for asked in ASKED[index]]
     missing, extra = 0, 0
     wrong = []
     for one in (*newest, *some):

@@ -29,6 +29,8 @@ _NEAREST = 10
 _NEAR = 1e-4  # two vectors as near to a third as that are equally near
 # What the demo looks for that is like something: a name, and its category.
 LIKE = (("Oak bench", "garden"), ("Ceramic mug", "kitchen"), ("Leather pouch", "travel"))
+# How many rows are asked for: of a word, all that have it.
+LIMITS = {index: _MOST if index is REVIEW_TEXT else _NEAREST for index in INDEXES}
 ASKED = {
     index: words.SEARCHES if index is REVIEW_TEXT else tuple(name for name, _ in LIKE)
     for index in INDEXES
@@ -49,9 +51,9 @@ class Search:
     shown: str = ""  # of what was found, for people
 
 
-def search(lake: Lake, index: SearchIndex, asked: str, *, limit: int, shows: int = 0) -> Search:
+def search(lake: Lake, index: SearchIndex, asked: str, *, shows: int = 0) -> Search:
     """Search as of the newest commit, whatever the index has of it."""
-    opened, query = lake.index(*index.job), _query(index, asked)
+    opened, query, limit = lake.index(*index.job), _query(index, asked), LIMITS[index]
     began = time.monotonic()
     found = opened.find(query, limit, freshness="latest")
     took = time.monotonic() - began
@@ -109,10 +111,9 @@ class Searcher:
             self._due = time.monotonic() + self._pause
             for index in INDEXES:
                 asked = ASKED[index][self._rounds // self._turn % len(ASKED[index])]
-                limit = _MOST if index is REVIEW_TEXT else _NEAREST
                 shows = 1 if index is REVIEW_TEXT else 4
                 try:
-                    made = search(self._lake, index, asked, limit=limit, shows=shows)
+                    made = search(self._lake, index, asked, shows=shows)
                 except UnavailableError:
                     continue  # it is a long way behind: the table says so
                 self.done.append(made)
