@@ -99,6 +99,20 @@ def test_a_search_returns_keys_scores_and_columns(sqlite_lake: tailrace.Lake) ->
     assert scores(near.search([1, 0], 3)) == pytest.approx([0, -(0.02**0.5), -(2**0.5)], abs=1e-6)
 
 
+def test_columns_that_are_called_as_ours_keep_their_names(sqlite_lake: tailrace.Lake) -> None:
+    columns = {"id": "int", "text": "string", "score": "int", "_score": "int", "highlight": "int"}
+    table = sqlite_lake.create_table("odd", columns, primary_key="id")
+    table.append([{"id": 1, "text": "late", "score": 5, "_score": 6, "highlight": 7}])
+    words = sqlite_lake.create_index("odd", "words", using="fulltext", columns="text")
+    words.wait()
+    (row,) = words.search("late", columns=list(columns), highlight=True).to_pylist()
+    assert (row["score"], row["_score"], row["highlight"]) == (5, 6, 7)
+    assert row["__score"] > 0
+    assert row["_highlight"] == "<b>late</b>"
+    with pytest.raises(tailrace.InvalidError, match="no dots"):
+        sqlite_lake.create_index("odd", "we.ird", using="fulltext", columns="text")
+
+
 def test_columns_have_weights(sqlite_lake: tailrace.Lake) -> None:
     fill(sqlite_lake)
     words = text_index(sqlite_lake, columns=["note", "title"], weights={"title": 10})

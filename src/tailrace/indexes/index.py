@@ -16,6 +16,7 @@ from tailrace.indexes.rows import matching_places, read_rows
 from tailrace.indexes.segment import parts_at
 from tailrace.indexes.state import Head, head_of, state_at
 from tailrace.indexes.upkeep import Upkeep
+from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
 from tailrace.store import lookup
@@ -165,14 +166,15 @@ class Index:
         wanted = [table.column(name) for name in columns or ()]
         made = dict(zip(hits.keys.column_names, hits.keys.columns, strict=True))
         taken = {name.casefold() for name in (*made, *(column.name for column in wanted))}
-        made[f"_{SCORE}" if SCORE in taken else SCORE] = pa.array(hits.scores)
+        made[_free(SCORE, taken)] = pa.array(hits.scores)
         more = [column for column in wanted if column.name not in made]
         text = self.definition.columns_of(table) if highlight else []
         if more or text:
             rows = read_rows(self._runtime, found.reader.state, hits, [*more, *text])
             made |= {column.name: rows.column(column.name) for column in more}
             if highlight:
-                made[HIGHLIGHT] = self._highlights(found, query, rows, text)
+                shown = self._highlights(found, query, rows, text)
+                made[_free(HIGHLIGHT, taken)] = shown
         metadata = {AS_OF: str(found.snapshot), IS_STALE: str(found.is_stale).lower()}
         return pa.table(made, metadata=metadata)
 
@@ -257,9 +259,12 @@ class Index:
             table = lookup.table_by_id(connection, self._source(), head.newest)
             files = [] if table is None else lookup.data_files(connection, table, head.newest)
         rows = sum(file.rows for file in files)
+        waits = (
+            "waits for its first run" if status.state is State.COMPLETED else f"is {status.state}"
+        )
         reason = f": {status.error}" if status.error else ""
         return UnavailableError(
-            f"{self._label} is not built yet: {rows:,} rows to index, its job is {status.state}"
+            f"{self._label} is not built yet: {rows:,} rows to index, its job {waits}"
             f"{reason}; index.wait() waits for it, and does the work if nobody serves the lake"
         )
 
@@ -350,6 +355,13 @@ class Index:
         _check_limit(limit)
         reader, _, _ = self._reader(None, freshness, at, stale_ok=False)
         return search_many(self._runtime, reader.state, queries, column, limit)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name for a column that we add; the table's own keep theirs."""
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def _check_limit(limit: object) -> None:

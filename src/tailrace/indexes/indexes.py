@@ -56,6 +56,8 @@ class Indexes:
         priority: int,
     ) -> Index:
         _check_installed(using)
+        if isinstance(name, str) and ("." in name or "`" in name):
+            raise InvalidError(f"the name of an index has no dots or backticks: {name!r}")
         with self._context.begin() as txn:
             info = txn.info(table)
             made = define(info, using, columns, options)
