@@ -55,6 +55,7 @@ def commands(place: Path | None) -> list[str]:
     look = [
         f"tailrace status --lake {lake}",
         f'tailrace sql --lake {lake} -c "{query}"',
+        f"tailrace search review_text 'sturdy gift' --lake {lake}",
         f"tailrace explain shop.revenue --lake {lake}",
         f"tailrace verify --lake {lake}",
         f"tailrace serve --lake {lake}",
