@@ -59,7 +59,7 @@ class IndexStatus:
     is_fresh: bool
     pending_rows: int  # of the table that it does not have yet
     lag_seconds: float  # how long ago the oldest change was made that it does not have
-    rows: int  # that it finds
+    rows: int  # in its segments, some of them deleted since
     segments: int
     size_bytes: int
     error: str | None
@@ -210,7 +210,7 @@ class Index:
     ) -> tuple[Reader, int, bool]:
         try:
             return self._open(head, at, where, tail=True), at, False
-        except _TailTooLongError:
+        except TailTooLongError:
             if not stale_ok:
                 raise
             assert head.watermark is not None
@@ -226,7 +226,7 @@ class Index:
             state = state_at(self._runtime, self._job_id, self._source(), self.definition, at)
             most = self._runtime.settings.tail_rows
             if tail and state.tail_rows > most:
-                raise _TailTooLongError(
+                raise TailTooLongError(
                     f"{self._label} does not have {state.tail_rows:,} rows yet, and a search looks "
                     f"at up to {most:,} beside the index (Settings.tail_rows): index.wait() lets "
                     'it catch up; freshness="indexed" or stale_ok=True takes what it has'
@@ -311,12 +311,12 @@ class Index:
             created_at=job.created_at,
         )
 
-    def indexed_at(self) -> int:
-        """The snapshot that a search of what is indexed reflects."""
+    def snapshot_for(self, freshness: str) -> int:
+        """The snapshot that a search shows: the same as long as the table is."""
         head = self._head()
         if head.watermark is None:
             raise self._unavailable(head)
-        return head.newest if head.is_fresh else head.watermark
+        return max(head.changed, head.watermark) if freshness == LATEST else head.watermark
 
     @property
     def watermark(self) -> int | None:
@@ -369,7 +369,7 @@ def _check_limit(limit: object) -> None:
         raise InvalidError(f"a limit is a whole number from 1 to {_MOST}, not {limit!r}")
 
 
-class _TailTooLongError(UnavailableError):
+class TailTooLongError(UnavailableError):
     """There is too much that the index does not have yet."""
 
 

@@ -15,10 +15,9 @@ from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.definition import FULLTEXT, KINDS, VECTOR, Definition, define
 from tailrace.indexes.fusion import rank_fusion
-from tailrace.indexes.index import INDEXED, Context, Found, Index
+from tailrace.indexes.index import Context, Found, Index
 from tailrace.indexes.rows import read_rows
 from tailrace.propagation.jobs import home_of
-from tailrace.store import lookup
 from tailrace.store import rows as row_checks
 from tailrace.store import scan as local_scan
 from tailrace.store.schema import TableInfo, fold
@@ -56,7 +55,7 @@ class Indexes:
         priority: int,
     ) -> Index:
         _check_installed(using)
-        if isinstance(name, str) and ("." in name or "`" in name):
+        if "." in name or "`" in name:
             raise InvalidError(f"the name of an index has no dots or backticks: {name!r}")
         with self._context.begin() as txn:
             info = txn.info(table)
@@ -202,12 +201,8 @@ class Indexes:
             return index.search(
                 asked[kind], limit, where=where, columns=columns, freshness=freshness, at=at
             )
-        if at is None and freshness == INDEXED:
-            marks = [index.indexed_at() for index in found.values()]
-            at = min(marks)
-        elif at is None:
-            with self._runtime.database.read() as connection:
-                at = lookup.newest_snapshot(connection)
+        if at is None:
+            at = min(index.snapshot_for(freshness) for index in found.values())
         deep = max(limit * _CANDIDATES, _AT_LEAST)
         lists = [found[kind].find(query, deep, where=where, at=at) for kind, query in asked.items()]
         return self._fused(found[FULLTEXT], lists, limit, columns)
