@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction
 
 _SPREAD = 4  # rows looked at for each that is taken
+_ENOUGH = 4  # rows for each of the sample, up to which it stands for all
 
 
 def train(
@@ -61,7 +62,9 @@ def train(
         lists=len(found),
         trained_rows=rows,
         probes=probes,
-        calibrated_rows=len(sample),
+        # A sample is sparser than all rows, and so asks for more lists rather than for fewer: one
+        # that is large enough will do, until the index has grown.
+        calibrated_rows=rows if len(sample) * _ENOUGH >= rows else len(sample),
     )
     with runtime.database.write() as connection:
         return segments.enter_centroids(connection, job_id, made)
