@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.lakes import CATALOGS, LakeArgs
 from tests.support.postgres import PostgresServer, run_postgres
+from tests.support.process import JAVA_OPTIONS
 from tests.support.s3 import S3Bucket, create_bucket, run_s3
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tailrace")
+
+# For every Spark that is started here, also by the processes of tests.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
+# A Spark of the tests lives for a short while and asks most queries once: compiling them well and
+# collecting garbage beside the work would take more time than it saves.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class ServerFailedError(RuntimeError):
