@@ -15,13 +15,14 @@ import pytest
 
 from tailrace.store.spark_session import is_configured
 from tests.support import process
-from tests.support.other_spark import CLUSTER, CONNECT, LIMIT
+from tests.support.other_spark import CLUSTER, CONNECT, LARGE, LIMIT, SMALL
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = {
     "spark.driver.bindAddress": process.HOST,
     "spark.driver.host": process.HOST,
     "spark.driver.memory": "1g",
+    "spark.executor.extraJavaOptions": process.JAVA_OPTIONS,
     "spark.executor.memory": "1g",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
@@ -42,6 +43,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "SPARK_CONF_DIR": str(tmp_path / "conf"),
         "SPARK_HOME": str(spark_home(tmp_path / "home")),
         "SPARK_LOCAL_IP": process.HOST,
+        "SPARK_SUBMIT_OPTS": process.JAVA_OPTIONS,
     }
 
 
@@ -63,8 +65,8 @@ def configure(directory: Path, more: dict[str, str]) -> None:
     (directory / "conf" / "spark-defaults.conf").write_text(text)
 
 
-def run_checks(kind: str, directory: Path, environment: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "tests.support.other_spark", kind, str(directory)]
+def run_checks(kind: str, directory: Path, environment: dict[str, str], *ways: str) -> None:
+    command = [sys.executable, "-m", "tests.support.other_spark", kind, str(directory), *ways]
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -87,10 +89,12 @@ def shown(output: str) -> str:
 
 def test_a_cluster_of_separate_executors(tmp_path: Path, environment: dict[str, str]) -> None:
     configure(tmp_path, {"spark.master": "local-cluster[2,1,2048]"})
-    run_checks(CLUSTER, tmp_path, environment)
+    run_checks(CLUSTER, tmp_path, environment, LARGE)
 
 
-def test_spark_connect(tmp_path: Path, environment: dict[str, str]) -> None:
+# Large plans are one more build and refresh, of the kind that the cluster runs.
+@pytest.mark.parametrize("ways", [[SMALL], pytest.param([SMALL, LARGE], marks=pytest.mark.stress)])
+def test_spark_connect(tmp_path: Path, environment: dict[str, str], ways: list[str]) -> None:
     configure(tmp_path, {"spark.master": "local[2]"})
 
     def start_on(port: int) -> subprocess.Popen[bytes]:
@@ -112,7 +116,7 @@ def test_spark_connect(tmp_path: Path, environment: dict[str, str]) -> None:
     server, port = process.start_on_free_port(start_on)
     try:
         remote = {"SPARK_REMOTE": f"sc://{process.HOST}:{port}"}
-        run_checks(CONNECT, tmp_path, {**environment, **remote})
+        run_checks(CONNECT, tmp_path, {**environment, **remote}, *ways)
     finally:
         process.stop(server)
 

@@ -1,6 +1,6 @@
 """The checks that every kind of Spark has to pass, as a program of its own.
 
-    python -m tests.support.other_spark KIND DIRECTORY
+    python -m tests.support.other_spark KIND DIRECTORY WAY...
 
 A process has one kind of Spark, and the test run's has a local one. The session is the one that
 Tailrace starts by itself from what the environment says, as under spark-submit.
@@ -38,24 +38,24 @@ ORDERS = {"id": "bigint", "customer": "string", "amount": "double"}
 TOTALS = "SELECT customer, sum(amount) AS total, max(amount) AS most FROM orders GROUP BY customer"
 # How a refresh is computed: by small plans on Spark, by large ones. What is computed in the process
 # is the same everywhere, and a cluster's executors see no difference between the two.
+SMALL, LARGE = "small", "large"
 SETTINGS = {
-    "small": tailrace.Settings(memory_rows=0),
-    "large": tailrace.Settings(memory_rows=0, local_rows=0),
+    SMALL: tailrace.Settings(memory_rows=0),
+    LARGE: tailrace.Settings(memory_rows=0, local_rows=0),
 }
-WAYS = {CLUSTER: ("large",), CONNECT: ("small", "large")}
 
 
-def main(kind: str, directory: Path) -> None:
+def main(kind: str, directory: Path, ways: list[str]) -> None:
     with tailrace.connect(directory / "lake") as lake:
         spark = lake.spark
         try:
-            check_all(kind, directory, lake)
+            check_all(kind, directory, ways, lake)
         finally:
             # Else the executors report the loss of each other at length.
             spark.stop()
 
 
-def check_all(kind: str, directory: Path, lake: tailrace.Lake) -> None:
+def check_all(kind: str, directory: Path, ways: list[str], lake: tailrace.Lake) -> None:
     began, spark = time.monotonic(), lake.spark
 
     def check(what: str, work: Callable[..., object], *arguments: Any) -> None:
@@ -66,10 +66,10 @@ def check_all(kind: str, directory: Path, lake: tailrace.Lake) -> None:
     check("append, upsert, delete, changes, time travel", check_writes, lake)
     check("faults", check_faults, lake)
     check("the data source", check_source, kind, directory / "lake", lake)
-    for name in WAYS[kind]:
+    for name in ways:
         with tailrace.connect(directory / name, spark=spark, settings=SETTINGS[name]) as other:
             check(f"views and a replica, {name}", check_derived, other)
-            if kind == CONNECT and name == "small":
+            if kind == CONNECT and name == SMALL:
                 check("a session that the server has forgotten", check_forgotten, other)
     check("an interrupt", check_interrupt, directory, spark)
 
@@ -216,4 +216,4 @@ def check_forgotten(lake: tailrace.Lake) -> None:
 if __name__ == "__main__":
     # Where it hangs is then in its output.
     faulthandler.dump_traceback_later(LIMIT, exit=True)
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
