@@ -89,7 +89,7 @@ def test_the_store_agrees_with_a_model_and_with_duckdb() -> None:
     # The same histories at every run: what a commit passes must not depend on chance.
     hypothesis.stateful.run_state_machine_as_test(
         Machine,
-        settings=hypothesis.settings(max_examples=15, stateful_step_count=12, derandomize=True),
+        settings=hypothesis.settings(max_examples=8, stateful_step_count=12, derandomize=True),
     )
 
 

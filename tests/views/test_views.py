@@ -350,12 +350,13 @@ def test_what_no_rule_covers_is_computed_in_full(lake: tailrace.Lake) -> None:
 
 # --- a sample of random views on Spark ----------------------------------------------------------
 
-VIEWS, ROUNDS = 25, 6  # 150 refreshes
+SIZES = [(10, 4), pytest.param(25, 6, marks=[pytest.mark.stress, pytest.mark.timeout(900)])]
 
 
+@pytest.mark.parametrize(("count", "rounds"), SIZES)
 @pytest.mark.parametrize("memory_rows", [0, 1_000_000])  # on Spark, in memory
 def test_random_views_follow_random_changes(
-    sqlite_lake_args: LakeArgs, spark: SparkSession, memory_rows: int
+    sqlite_lake_args: LakeArgs, spark: SparkSession, memory_rows: int, count: int, rounds: int
 ) -> None:
     random = Random(f"{SEED}/{memory_rows}")
     settings = tailrace.Settings(memory_rows=memory_rows)
@@ -365,7 +366,7 @@ def test_random_views_follow_random_changes(
         now = World.random(random, 8)
         _write(lake, World({name: [] for name in TABLES}), now)
         views: dict[str, tailrace.View] = {}
-        while len(views) < VIEWS:
+        while len(views) < count:
             sql = Queries(random).query(random.choice([0, 1])).sql
             try:
                 name = f"v{len(views)}"
@@ -373,7 +374,7 @@ def test_random_views_follow_random_changes(
             except tailrace.InvalidError:
                 continue
         lake.run_until_fresh(timeout=300)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             before, now = now, now.changed(random)
             _write(lake, before, now)
             lake.run_until_fresh(timeout=300)
@@ -481,9 +482,10 @@ AWRY = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.stress)])
 @pytest.mark.parametrize("memory_rows", [0, 1_000_000])
 def test_views_that_went_awry(
-    sqlite_lake_args: LakeArgs, spark: SparkSession, memory_rows: int
+    sqlite_lake_args: LakeArgs, spark: SparkSession, memory_rows: int, rounds: int
 ) -> None:
     random = Random(f"{SEED}/awry")
     settings = tailrace.Settings(memory_rows=memory_rows)
@@ -495,7 +497,7 @@ def test_views_that_went_awry(
         lake.table("t").append([{"id": 2**40, "a": 1, "b": "x", "v": 2, "x": 1.0}])
         views = [lake.create_view(f"v{n}", query) for n, query in enumerate(AWRY)]
         lake.run_until_fresh(timeout=300)
-        for _ in range(2):
+        for _ in range(rounds):
             before, now = now, now.changed(random)
             _write(lake, before, now)
             lake.run_until_fresh(timeout=300)
