@@ -15,6 +15,7 @@ import tailrace
 from tests.oracle import values
 from tests.oracle.history import History
 from tests.support import duck
+from tests.support.lakes import CATALOGS
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from tests.support.lakes import LakeArgs
 
 SEEDS = [int(os.environ["TAILRACE_SEED"])] if "TAILRACE_SEED" in os.environ else [1, 2]
+# What a history does is the same on each kind of catalog: each has one of its own here.
+PLACES: list[Any] = [(catalog, seed) for catalog in CATALOGS for seed in SEEDS]
+if len(SEEDS) == len(CATALOGS):
+    own = list(zip(CATALOGS, SEEDS, strict=True))
+    PLACES = [one if one in own else pytest.param(*one, marks=pytest.mark.stress) for one in PLACES]
 # Nothing is small: every read and every key search is Spark's.
 SPARK_ONLY = tailrace.Settings(local_rows=-1, local_keys=-1)
 # And nothing fits into a bitmap or a local relation either.
@@ -71,7 +77,7 @@ def read_frames(lake: tailrace.Lake, history: History) -> dict[tuple[int, str], 
     return found
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("catalog", "seed"), PLACES)
 def test_every_snapshot_reads_the_same_here_and_in_duckdb(
     lake_args: LakeArgs, spark: SparkSession, seed: int
 ) -> None:
@@ -134,7 +140,7 @@ def _without_kind(feed: list[values.Row], kind: str) -> list[values.Row]:
     return [{k: v for k, v in r.items() if k != "_kind"} for r in feed if r["_kind"] == kind]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("catalog", "seed"), PLACES)
 def test_the_law_of_the_change_feed_holds_for_every_pair_of_snapshots(
     lake_args: LakeArgs, spark: SparkSession, seed: int
 ) -> None:
