@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 CLUSTER, CONNECT = "cluster", "connect"
 ROWS = 600
+INDEXED = 25_000
 LIMIT = 250.0  # seconds, a multiple of what it takes
 ORDERS = {"id": "bigint", "customer": "string", "amount": "double"}
 TOTALS = "SELECT customer, sum(amount) AS total, max(amount) AS most FROM orders GROUP BY customer"
@@ -66,6 +67,7 @@ def check_all(kind: str, directory: Path, ways: list[str], lake: tailrace.Lake) 
     check("append, upsert, delete, changes, time travel", check_writes, lake)
     check("faults", check_faults, lake)
     check("the data source", check_source, kind, directory / "lake", lake)
+    check("indexes", check_indexes, lake)
     for name in ways:
         with tailrace.connect(directory / name, spark=spark, settings=SETTINGS[name]) as other:
             check(f"views and a replica, {name}", check_derived, other)
@@ -116,6 +118,23 @@ def check_writes(lake: tailrace.Lake) -> None:
     assert table.to_df(at=first).count() == ROWS
     changes = table.changes(since=first).groupBy("_change").count().toArrow()
     assert bag(changes) == [("delete", 10 + 56 + 3), ("insert", 20)]
+
+
+def check_indexes(lake: tailrace.Lake) -> None:
+    spark = lake.spark
+    table = lake.create_table(
+        "doc", {"id": "bigint", "text": "string", "v": "array<float>"}, primary_key="id"
+    )
+    rows = "id", "concat('row', id, ' of many') AS text", "array(float(id), float(1)) AS v"
+    table.append(spark.range(INDEXED).selectExpr(*rows))
+    words = lake.create_index("doc", "words", using="fulltext", columns="text")
+    near = lake.create_index("doc", "near", using="vector", columns="v", options={"metric": "l2"})
+    lake.run_until_fresh()  # too many rows for the driver: in Spark's tasks
+    assert words.search("many", 10, where="id % 1000 = 7").num_rows == 10
+    assert column(near.search([70.2, 1], 2), "id") == [70, 71]
+    queries = spark.createDataFrame([("row5",), ("row77",)], "query string")
+    found = words.search_many(queries, "query", 3).toArrow()
+    assert bag(found.select(["query", "rank", "id"])) == [("row5", 1, 5), ("row77", 1, 77)]
 
 
 def check_faults(lake: tailrace.Lake) -> None:
