@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import tailrace
 
 DIMENSION = 128
-QUERIES = 200
+QUERIES = 100
 
 
 def make_vectors(random: np.random.Generator, count: int) -> Any:
@@ -59,10 +59,10 @@ def run(lake: tailrace.Lake, start: int) -> None:
     keep = np.zeros(len(vectors), bool)
     keep[:start] = True
     found = {"built": recall(index, vectors, keep, queries)}
-    for number in range(8):  # threefold, by iterations
-        first = start + number * start // 4
-        table.append(to_rows(first, vectors[first : first + start // 4]))
-        keep[first : first + start // 4] = True
+    for number in range(4):  # threefold, by iterations
+        first = start + number * start // 2
+        table.append(to_rows(first, vectors[first : first + start // 2]))
+        keep[first : first + start // 2] = True
         lake.run_until_fresh()
     found["grown"] = recall(index, vectors, keep, queries)
     gone = random.permutation(len(vectors))[: len(vectors) * 3 // 10]

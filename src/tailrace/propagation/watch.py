@@ -6,6 +6,8 @@ at its next reconciliation.
 
 from __future__ import annotations
 
+import selectors
+import socket
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -21,6 +23,7 @@ class Watch:
     def __init__(self, database: Database, settings: Settings, notify: Callable[[], None]) -> None:
         self._database, self._settings, self._notify = database, settings, notify
         self._stop = threading.Event()
+        self._bell, self._heard = socket.socketpair()  # ends a wait for PostgreSQL
         follow = self._follow_sqlite if database.is_sqlite else self._follow_postgres
         self._thread = threading.Thread(
             target=self._run, args=(follow,), name="tailrace-watch", daemon=True
@@ -53,11 +56,17 @@ class Watch:
         with psycopg.connect(address, autocommit=True, connect_timeout=10) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
             self._notify()  # what was written before we listened
-            while not self._stop.is_set():
-                for _ in connection.notifies(timeout=0.5, stop_after=1):
-                    self._notify()
+            with selectors.DefaultSelector() as either:
+                either.register(connection, selectors.EVENT_READ)
+                either.register(self._heard, selectors.EVENT_READ)
+                while not self._stop.is_set():
+                    either.select()
+                    for _ in connection.notifies(timeout=0):
+                        self._notify()
 
     def close(self) -> None:
         """End the thread."""
         self._stop.set()
+        self._bell.close()
         self._thread.join()
+        self._heard.close()
