@@ -43,6 +43,7 @@ class SegmentCache:
         self._limit = limit
         self._lock = threading.Lock()
         self._pinned: Counter[str] = Counter()
+        self._added = self._room = 0  # bytes since the cache was last looked through, and until
         self._forget_old()
 
     def _forget_old(self) -> None:
@@ -85,7 +86,7 @@ class SegmentCache:
                     raise
         finally:
             shutil.rmtree(fetched, ignore_errors=True)
-        self._evict()
+        self._make_room(place)
         return place
 
     def temporary(self) -> Path:
@@ -94,7 +95,19 @@ class SegmentCache:
         parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(dir=parent))
 
-    def _evict(self) -> None:
+    def _make_room(self, fetched: Path) -> None:
+        """Look through the cache, once so much was added that it may be too large."""
+        with self._lock:
+            self._added += sum(file.stat().st_size for file in fetched.iterdir())
+            if self._added < self._room:
+                return
+            self._added = 0
+        left = self._evict()
+        with self._lock:
+            self._room = max(left, self._limit // 16)
+
+    def _evict(self) -> int:
+        """Remove what was not used for longest; returns how much more there is room for."""
         entries = []
         for place in (self.directory / "segments").iterdir():
             try:
@@ -105,7 +118,7 @@ class SegmentCache:
         total = sum(size for _, size, _ in entries)
         for _, size, place in sorted(entries):
             if total <= self._limit:
-                return
+                break
             with self._lock:
                 if self._pinned[place.name]:
                     continue
@@ -116,6 +129,7 @@ class SegmentCache:
                     continue
             shutil.rmtree(gone, ignore_errors=True)
             total -= size
+        return self._limit - total
 
 
 def _touch(place: Path) -> None:
