@@ -10,6 +10,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import tables as t
 from tests.indexes.model import keys, scores
+from tests.support.process import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,6 +242,11 @@ def test_a_tail_that_is_too_long_is_an_error_or_marked(
         ("", "no word to search for"),
         ("late~9", "1 or 2 letters"),
         ("author:late", "no column 'author'; it has note"),
+        ("late AND (NOT early)", "a group only says what must not be there"),
+        ("late ()", "a group only says"),
+        ('"late delivery"~99999999999', "at most 1000"),
+        ("x" * 100_001, "at most 100,000 letters"),
+        ("late \ud800", "not Unicode"),
         (5, "searched for text, not for 5"),
     ],
 )
@@ -261,6 +267,9 @@ def test_bad_queries_say_what_is_wrong(
         (lambda index: index.search([1, 0], freshness="now"), '"indexed" or "latest"'),
         (lambda index: index.search([1, 0], where="nothing > 1"), "nothing"),
         (lambda index: index.search([1, 0], where=""), "a condition in Spark SQL"),
+        (lambda index: index.search([1, 0], where=["id"]), "a condition in Spark SQL"),
+        (lambda index: index.search([1, 0], where="id in (select 1)"), "without subqueries"),
+        (lambda index: index.search([1, 0], columns=3), "a list of names"),
         (lambda index: index.search([1, 0], highlight=True), "full-text index"),
     ],
 )
@@ -297,6 +306,7 @@ def read_only_review(tmp_path_factory: pytest.TempPathFactory, spark: SparkSessi
         ({"using": "vector", "columns": ["v"], "options": {"dimension": 3}}, "dimension 2"),
         ({"using": "fulltext", "columns": ["note"], "options": {"language": "elvish"}}, "language"),
         ({"using": "fulltext", "columns": ["note"], "options": {"colour": 1}}, "'colour'"),
+        ({"using": "vector", "columns": ["v"], "options": {"dimension": "inf"}}, "a dimension is"),
         ({"using": "fulltext", "columns": ["note"], "options": {"weights": [0]}}, "above 0"),
     ],
 )
@@ -490,6 +500,8 @@ def test_chinese_japanese_and_korean(sqlite_lake: tailrace.Lake) -> None:
         ("late AND early", set()),
         ("a to", {1, 3}),
         ("late-delivery", {1}),
+        ("late AND \N{GRINNING FACE}", set()),  # no text has it as a word
+        ("\u0939\u093f*", set()),
     ],
 )
 def test_what_queries_find(read_only_review: tailrace.Lake, query: str, expected: set[int]) -> None:
@@ -615,3 +627,186 @@ def test_a_purge_removes_what_no_snapshot_shows(
         lake.purge()
         lake.purge()
         assert objects() == []
+
+
+def test_columns_change_without_rows(sqlite_lake: tailrace.Lake) -> None:
+    table = fill(sqlite_lake)
+    words = text_index(sqlite_lake)
+    assert keys(words.search("note:late")) == [1]
+    table.rename_column("note", "remark")
+    table.rename_column("id", "number")
+    table.add_column("more", "int")
+    table.drop_column("title")
+    for how in ({}, {"freshness": "latest"}, {"at": sqlite_lake.snapshot}):
+        found = words.search("remark:late", columns=["remark", "more"], **how)  # type: ignore[arg-type]
+        assert found.column_names == ["number", "score", "remark", "more"]
+        with pytest.raises(tailrace.NotFoundError, match="no column 'title'"):
+            words.search("late", columns=["title"], **how)  # type: ignore[arg-type]
+
+
+def test_a_cache_that_is_too_small_is_only_slow(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    settings = tailrace.Settings(cache_bytes=1)
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        table = fill(lake)
+        words = text_index(lake)
+        table.append([{**ROWS[0], "id": 7}])
+        words.wait()
+        assert words.status().segments == 2
+        assert sorted(keys(words.search("late"))) == [1, 7]
+        table.append([{**ROWS[0], "id": 8}])
+        assert sorted(keys(words.search("late", freshness="latest", where="id > 1"))) == [7, 8]
+
+
+def test_vectors_that_are_mostly_missing_are_compared_all(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    settings = tailrace.Settings(exact_rows=100)
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        table = lake.create_table("doc", {"id": "int", "v": "array<float>"}, primary_key="id")
+        table.append([{"id": n, "v": None} for n in range(300)])
+        near = lake.create_index(
+            "doc", "near", using="vector", columns="v", options={"dimension": 2}
+        )
+        near.wait()
+        assert near.search([1, 0]).num_rows == 0
+        table.upsert([{"id": n, "v": [1.0, n]} for n in range(50)])
+        near.wait()
+        assert keys(near.search([1.0, 0.0], 2)) == [0, 1]
+
+
+def test_numbers_of_any_size_are_compared(sqlite_lake: tailrace.Lake) -> None:
+    table = sqlite_lake.create_table("doc", {"id": "int", "v": "array<double>"}, primary_key="id")
+    table.append([{"id": 1, "v": [1e14, 0.0]}, {"id": 2, "v": [1e-30, 1e-32]}])
+    table.append([{"id": 3, "v": [0.0, 1.0]}, {"id": 4, "v": [0.0, 0.0]}])
+    index = sqlite_lake.create_index("doc", "near", using="vector", columns="v")
+    index.wait()
+    found = index.search([1.0, 0.0], 4)
+    assert dict(zip(keys(found), scores(found), strict=True)) == pytest.approx(
+        {1: 1.0, 2: 1.0, 3: 0.0, 4: 0.0}, abs=1e-4
+    )
+    with pytest.raises(tailrace.InvalidError, match=r"'id': 5.* beyond 1e\+15"):
+        table.append([{"id": 5, "v": [1e300, 1.0]}])
+
+
+def test_a_table_that_is_dropped_in_a_transaction_takes_its_indexes_along(
+    sqlite_lake: tailrace.Lake,
+) -> None:
+    fill(sqlite_lake)
+    text_index(sqlite_lake)
+    vector_index(sqlite_lake)
+    with sqlite_lake.transaction() as txn:
+        txn.drop_table("review")
+    assert sqlite_lake.indexes() == []
+    fill(sqlite_lake)
+    assert keys(text_index(sqlite_lake).search("broken")) == [1]
+
+
+def test_an_index_without_rows(sqlite_lake: tailrace.Lake) -> None:
+    sqlite_lake.create_table("review", COLUMNS, primary_key="id")
+    words, near = text_index(sqlite_lake), vector_index(sqlite_lake, dimension=2)
+    assert words.search("late", highlight=True, columns=["note"]).num_rows == 0
+    assert near.search([1, 0]).num_rows == 0
+    assert sqlite_lake.search("review", text="late", vector=[1, 0]).num_rows == 0
+    words.rebuild()
+    near.rebuild()
+
+
+def test_parts_that_tantivy_merges_out_of_order(
+    sqlite_lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tailrace.indexes.cache import default_directory
+    from tailrace.indexes.text import writer
+
+    monkeypatch.setattr(writer, "_HEAP", 8 * 15_000_000)  # an eighth of it: the least there is
+    table = sqlite_lake.create_table("doc", {"id": "int", "text": "string"}, primary_key="id")
+    table.append(
+        [
+            {"id": n, "text": f"id{n} " + " ".join(f"w{(n * k) % 9973}" for k in range(1500))}
+            for n in range(8000)
+        ]
+    )
+    words = sqlite_lake.create_index("doc", "words", using="fulltext", columns="text")
+    words.wait()
+    from tailrace.indexes.state import state_at
+
+    state = state_at(
+        sqlite_lake.runtime, words.job_id, table.info.id, words.definition, sqlite_lake.snapshot
+    )
+    (segment,) = state.parts.segments
+    place = default_directory() / "segments" / segment.checksum
+    words.search("id1")
+    assert list(place.glob("*.order.npy"))  # it has come to that
+    table.delete("id % 7 = 3")
+    for number in range(0, 8000, 97):
+        expected = [] if number % 7 == 3 else [number]
+        assert keys(words.search(f"id{number}", freshness="latest")) == expected
+
+
+def test_a_merge_makes_fewer_segments_whatever_runs_at_once(
+    sqlite_lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tailrace.indexes import build
+
+    monkeypatch.setattr(build, "_parallelism", lambda _spark: 64)
+    monkeypatch.setattr(build, "_TASK_ROWS", 100)
+    monkeypatch.setattr(build, "_LOCAL_ROWS", 1000)
+    monkeypatch.setattr(
+        build, "in_tasks", lambda _s, run, shares: [x for s in shares for x in run(s)]
+    )
+    table = sqlite_lake.create_table("doc", {"id": "int", "text": "string"}, primary_key="id")
+    table.append([{"id": n, "text": f"row{n}"} for n in range(20_000)])
+    words = sqlite_lake.create_index("doc", "words", using="fulltext", columns="text")
+    words.wait()
+    assert words.status().segments == 7  # not so many that they are merged at once
+    table.append([{"id": n, "text": f"row{n}"} for n in range(20_000, 24_000)])
+    words.wait()
+    first = words.status().segments
+    assert first < 14
+    table.append([{"id": 99_999, "text": "last"}])
+    words.wait()
+    assert words.status().segments <= first + 1
+    assert keys(words.search("row23999")) == [23_999]
+
+
+def test_what_an_older_version_wrote_is_built_anew_by_a_server(sqlite_lake: tailrace.Lake) -> None:
+    fill(sqlite_lake)
+    words = text_index(sqlite_lake)
+    with sqlite_lake.runtime.database.write() as connection:
+        connection.execute(sa.update(t.segment).values(format="fulltext-0 tantivy-0.1"))
+    sqlite_lake._indexes._context.opener.forget()
+    with pytest.raises(tailrace.UnavailableError, match="built anew in the background"):
+        words.search("late")
+
+    def is_searchable() -> bool:
+        try:
+            return keys(words.search("late")) == [1]
+        except tailrace.UnavailableError:
+            return False
+
+    with sqlite_lake.serving():
+        wait_until(is_searchable, what="a new segment")
+
+
+def test_a_paused_index_whose_history_was_purged(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    from datetime import timedelta
+
+    settings = tailrace.Settings(snapshot_retention=timedelta(0))
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        table = fill(lake)
+        text_index(lake)
+        lake.jobs.pause("review", "words")
+        table.append([{**ROWS[0], "id": 7}])
+        lake.create_table("other", {"id": "int"}).append([{"id": 1}])
+        lake.purge()
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        words = lake.index("review", "words")
+        with pytest.raises(tailrace.UnavailableError, match="was purged"):
+            words.search("late")
+        assert sorted(keys(words.search("late", freshness="latest"))) == [1, 7]
+        lake.jobs.resume("review", "words")
+        words.wait()
+        assert sorted(keys(words.search("late"))) == [1, 7]

@@ -55,7 +55,10 @@ def search_many(
             for number, query in enumerate(batch.column(place).to_pylist()):
                 if query is None:
                     continue
-                hits = reader.search(query, limit)
+                try:
+                    hits = reader.search(query, limit)
+                except InvalidError as error:
+                    raise InvalidError(f"{query!r}: {error}") from None
                 count = len(hits.scores)
                 own = batch.slice(number, 1).take(pa.array([0] * count, pa.int32()))
                 arrays = [

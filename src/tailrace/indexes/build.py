@@ -32,9 +32,10 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.spark_faults import spark_faults
 
-# Rows, and bytes of text, after which a task begins the next segment.
-_SEGMENT_ROWS = 1_000_000
-_SEGMENT_BYTES = 256 * 1024**2
+# Rows, and bytes of text or vectors, after which a task begins the next segment.
+SEGMENT_ROWS = 4_000_000
+SEGMENT_BYTES = 1024**3
+_STEP = 8_192  # rows between two looks at that
 # Rows that are built here: a Spark job costs more than the work.
 _LOCAL_ROWS = 20_000
 _TASKS = 8  # at once, where it is not known
@@ -92,12 +93,14 @@ class Builder:
             for piece in pieces:
                 current.files.setdefault(piece.file.key, 0)
                 for positions, rows in read(self.storage, piece, self._read_columns()):
-                    current.add(piece.file.key, positions, rows)
-                    if current.rows >= _SEGMENT_ROWS or current.bytes >= _SEGMENT_BYTES:
-                        yield current.finish()
-                        current.close()
-                        current = _Segment(self, small=small)
-                        current.files.setdefault(piece.file.key, 0)
+                    for start in range(0, rows.num_rows, _STEP):
+                        some = slice(start, start + _STEP)
+                        current.add(piece.file.key, positions[some], rows.slice(start, _STEP))
+                        if current.is_full:
+                            yield current.finish()
+                            current.close()
+                            current = _Segment(self, small=small)
+                            current.files.setdefault(piece.file.key, 0)
             if current.files:
                 yield current.finish()
         finally:
@@ -133,7 +136,11 @@ class _Segment:
         self._keys: list[pa.Table] = []
         self.files: dict[int, int] = {}
         self.rows = 0
-        self.bytes = 0
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows >= SEGMENT_ROWS or self._bytes >= SEGMENT_BYTES
 
     def add(self, file: int, positions: np.ndarray[Any, Any], rows: pa.Table) -> None:
         builder = self._builder
@@ -150,9 +157,9 @@ class _Segment:
         columns = [rows.column(name) for name in names]
         if builder.definition.kind == FULLTEXT:
             self._writer.add(columns)
-            self.bytes += sum(column.nbytes for column in columns)
         else:
             self._writer.add(columns[0])
+        self._bytes += sum(column.nbytes for column in columns)
         self._files.append(np.full(len(positions), file, np.int64))
         self._positions.append(positions)
         keys = rows.select([column.name for column in builder.keys])
@@ -205,13 +212,20 @@ class _Segment:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def build(runtime: Runtime, builder: Builder, pieces: Sequence[Piece]) -> list[Segment]:
-    """Segments of some pieces, with those that find nothing put together."""
+def build(
+    runtime: Runtime, builder: Builder, pieces: Sequence[Piece], *, few: bool = False
+) -> list[Segment]:
+    """Segments of some pieces, with those that find nothing put together.
+
+    As `few` of them as may be, if they are to take the place of many; else there are never so many
+    of one size that they would be merged at once.
+    """
     rows = sum(piece.rows for piece in pieces)
     if rows <= _LOCAL_ROWS:
         return _tidy(builder.run(pieces, small=True))
     spark = runtime.spark()
-    tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS))
+    most = max(1 if few else runtime.settings.merge_segments - 1, rows // SEGMENT_ROWS)
+    tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS, most))
     shares = split(pieces, tasks, runtime.settings.row_group_rows)
     return _tidy(in_tasks(spark, lambda share: list(builder.run(share)), shares))
 

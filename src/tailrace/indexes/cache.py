@@ -49,8 +49,9 @@ class SegmentCache:
     def _forget_old(self) -> None:
         """Remove what processes that were killed have left behind."""
         for place in (self.directory / "open").glob("*"):
-            with suppress(FileNotFoundError):
-                if time.time() - place.stat().st_mtime > _OLD:
+            with suppress(OSError, ValueError):
+                is_old = time.time() - place.stat().st_mtime > _OLD
+                if is_old and not _is_alive(int(place.name)):
                     shutil.rmtree(place, ignore_errors=True)
 
     def use(self, storage: Storage, path: str, checksum: str, open_it: Callable[[Path], T]) -> T:
@@ -91,7 +92,7 @@ class SegmentCache:
 
     def temporary(self) -> Path:
         """A new directory on the same disk, for the caller to remove."""
-        parent = self.directory / "open"
+        parent = self.directory / "open" / str(os.getpid())
         parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(dir=parent))
 
@@ -130,6 +131,16 @@ class SegmentCache:
             shutil.rmtree(gone, ignore_errors=True)
             total -= size
         return self._limit - total
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is another user's
+    return True
 
 
 def _touch(place: Path) -> None:

@@ -35,6 +35,7 @@ class IndexConsumer(Consumer):
     """Both kinds; what differs is in `build`."""
 
     tends = True
+    goes_with_source = True
 
     def prepare(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
@@ -84,6 +85,7 @@ class IndexConsumer(Consumer):
         runtime.step("segments built")
 
         def enter(connection: sa.Connection, _snapshot: int) -> None:
+            segments.check_centroids(connection, builder.centroids)
             if all_anew:
                 segments.end_all(connection, job.id, job.to, runtime.clock.now())
             segments.enter(connection, job.id, built, job.to)
@@ -91,10 +93,16 @@ class IndexConsumer(Consumer):
         txn.in_commit(enter)
         return "segments"
 
-    def tend(self, runtime: Runtime, begin: Callable[[], Transaction], job_id: int) -> None:
+    def tend(
+        self,
+        runtime: Runtime,
+        begin: Callable[[], Transaction],
+        job_id: int,
+        stopped: Callable[[], bool],
+    ) -> None:
         from tailrace.indexes.upkeep import tend
 
-        tend(runtime, begin, job_id)
+        tend(runtime, begin, job_id, stopped)
 
     def dropping(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]

@@ -131,7 +131,7 @@ def _vector(table: TableInfo, columns: list[Column], given: dict[str, Any]) -> D
     if isinstance(metric, str) and metric.casefold() in ("ip", "dot", "inner product"):
         metric = INNER_PRODUCT
     dimension = _number("dimension", given.pop("dimension", column.dimension or 0))
-    if dimension != int(dimension) or not 0 <= dimension <= _DIMENSIONS:
+    if not 0 <= dimension <= _DIMENSIONS or dimension != int(dimension):
         raise InvalidError(f"a dimension is a whole number up to {_DIMENSIONS}, not {dimension!r}")
     if column.dimension not in (None, int(dimension)):
         raise InvalidError(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 INDEXED, LATEST = "indexed", "latest"
 SCORE, HIGHLIGHT = "score", "highlight"
-_MOST = 100_000  # rows of a result
+MOST = 100_000  # rows of a result
 # What the schema of a result says of it.
 AS_OF, IS_STALE = b"tailrace.snapshot", b"tailrace.stale"
 
@@ -144,9 +144,16 @@ class Index:
         stale_ok: bool = False,
     ) -> Found:
         """The places and keys of the best rows."""
-        _check_limit(limit)
-        reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
-        hits = reader.search(query, limit)
+        check_limit(limit)
+        if where is not None and not isinstance(where, str):
+            raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
+        try:
+            reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
+            hits = reader.search(query, limit)
+        except FileNotFoundError:  # somebody has emptied the cache under us
+            self._context.opener.forget()
+            reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
+            hits = reader.search(query, limit)
         return Found(hits=hits, reader=reader, snapshot=snapshot, is_stale=is_stale)
 
     def result(
@@ -161,6 +168,8 @@ class Index:
         table, hits = found.reader.state.table, found.hits
         if isinstance(columns, str):
             columns = [columns]
+        if columns is not None and not all(isinstance(name, str) for name in _listed(columns)):
+            raise InvalidError(f"columns are a list of names, not {columns!r}")
         if columns is None and not table.key:
             columns = [column.name for column in table.columns]
         wanted = [table.column(name) for name in columns or ()]
@@ -168,6 +177,8 @@ class Index:
         taken = {name.casefold() for name in (*made, *(column.name for column in wanted))}
         made[_free(SCORE, taken)] = pa.array(hits.scores)
         more = [column for column in wanted if column.name not in made]
+        if highlight and self.using != FULLTEXT:
+            raise InvalidError("only what a full-text index finds has highlights")
         text = self.definition.columns_of(table) if highlight else []
         if more or text:
             rows = read_rows(self._runtime, found.reader.state, hits, [*more, *text])
@@ -181,10 +192,10 @@ class Index:
     def _highlights(
         self, found: Found, query: object, rows: pa.Table, columns: Sequence[Any]
     ) -> pa.Array:
-        if self.using != FULLTEXT:
-            raise InvalidError("only what a full-text index finds has highlights")
         from tailrace.indexes.text.highlight import highlights
 
+        if not rows.num_rows:
+            return pa.array([], pa.string())
         texts = [rows.column(column.name).to_pylist() for column in columns]
         return pa.array(highlights(found.reader, query, texts), pa.string())
 
@@ -192,18 +203,32 @@ class Index:
         self, where: str | None, freshness: str, at: int | None, *, stale_ok: bool
     ) -> tuple[Reader, int, bool]:
         """What to search, the snapshot that it reflects, and whether it should be a later one."""
-        if freshness not in (INDEXED, LATEST):
-            raise InvalidError(f'freshness is "indexed" or "latest", not {freshness!r}')
+        check_freshness(freshness)
         head = self._head()
         if head.watermark is None:
             raise self._unavailable(head)
         if at is not None:
             return self._opened(at, where, head, stale_ok=stale_ok)
-        if freshness == INDEXED or head.is_fresh:
-            reader = self._open(head, head.watermark, where, tail=False)
-            return reader, head.newest if head.is_fresh else head.watermark, False
-        reader, snapshot, is_stale = self._opened(head.changed, where, head, stale_ok=stale_ok)
+        if head.is_fresh:
+            # With the columns as they are now: those may have changed without a row.
+            reader = self._open(head, max(head.watermark, head.altered), where, tail=False)
+            return reader, head.newest, False
+        if freshness == INDEXED:
+            self._check_history(head)
+            return self._open(head, head.watermark, where, tail=False), head.watermark, False
+        last = max(head.changed, head.altered)
+        if last < head.oldest:
+            last = head.newest
+        reader, snapshot, is_stale = self._opened(last, where, head, stale_ok=stale_ok)
         return reader, snapshot if is_stale else head.newest, is_stale
+
+    def _check_history(self, head: Head) -> None:
+        assert head.watermark is not None
+        if head.watermark < head.oldest:
+            raise UnavailableError(
+                f"{self._label} reflects the snapshot {head.watermark}, which was purged: "
+                'freshness="latest" searches the table as it is; index.wait() builds it anew'
+            )
 
     def _opened(
         self, at: int, where: str | None, head: Head, *, stale_ok: bool
@@ -214,6 +239,7 @@ class Index:
             if not stale_ok:
                 raise
             assert head.watermark is not None
+            self._check_history(head)
             return self._open(head, head.watermark, where, tail=False), head.watermark, True
 
     def _open(self, head: Head, at: int, where: str | None, *, tail: bool) -> Reader:
@@ -233,7 +259,7 @@ class Index:
                 )
             return opener.open(state, tail=tail)
 
-        return opener.reader((self._job_id, head.version, at, tail, where), make)
+        return opener.reader(self._job_id, (head.version, at, tail, where), make)
 
     @property
     def _label(self) -> str:
@@ -281,19 +307,21 @@ class Index:
             table = lookup.table_by_id(connection, self._source(), newest)
             parts = parts_at(connection, self._job_id, newest)
             files = [] if table is None else lookup.data_files(connection, table, newest)
-            since = job.created_at
-            if head.watermark is not None:
-                since = lookup.first_time_after(connection, head.watermark) or since
-        named = {key for segment in parts.segments for key in segment.files}
-        lacking = [file for file in files if file.key not in named]
+            named = {key for segment in parts.segments for key in segment.files}
+            lacking = [file for file in files if file.key not in named]
+            # Deletes alone leave no file that it lacks: then the last change has to do.
+            first = min([file.begin for file in lacking], default=head.changed)
+            since = lookup.snapshot_time(connection, first) or job.created_at
         now = self._runtime.clock.now()
-        columns = () if table is None else self.definition.columns_of(table)
+        # Also of an index that has lost a column, and says so.
+        there = {} if table is None else {column.id: column.name for column in table.columns}
+        columns = [there.get(number, "(dropped)") for number in self.definition.columns]
         options = self.definition.to_options()
         return IndexStatus(
             table=self.table,
             name=self.name,
             using=self.using,
-            columns=tuple(column.name for column in columns),
+            columns=tuple(columns),
             options={k: v for k, v in options.items() if k not in ("kind", "column_ids")},
             state=str(job.state),
             watermark=job.watermark,
@@ -316,7 +344,10 @@ class Index:
         head = self._head()
         if head.watermark is None:
             raise self._unavailable(head)
-        return max(head.changed, head.watermark) if freshness == LATEST else head.watermark
+        if freshness != LATEST and not head.is_fresh:
+            self._check_history(head)
+            return head.watermark
+        return max(head.changed, head.altered, head.watermark)
 
     @property
     def watermark(self) -> int | None:
@@ -352,7 +383,7 @@ class Index:
         """
         from tailrace.indexes.batch import search_many
 
-        _check_limit(limit)
+        check_limit(limit)
         reader, _, _ = self._reader(None, freshness, at, stale_ok=False)
         return search_many(self._runtime, reader.state, queries, column, limit)
 
@@ -364,9 +395,20 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _check_limit(limit: object) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
-        raise InvalidError(f"a limit is a whole number from 1 to {_MOST}, not {limit!r}")
+def check_freshness(freshness: object) -> None:
+    """Refuse what is none."""
+    if freshness not in (INDEXED, LATEST):
+        raise InvalidError(f'freshness is "indexed" or "latest", not {freshness!r}')
+
+
+def _listed(given: object) -> Sequence[object]:
+    return given if isinstance(given, Sequence) else [given]
+
+
+def check_limit(limit: object) -> None:
+    """Refuse what is no number of rows."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+        raise InvalidError(f"a limit is a whole number from 1 to {MOST}, not {limit!r}")
 
 
 class TailTooLongError(UnavailableError):

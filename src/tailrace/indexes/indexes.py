@@ -15,7 +15,14 @@ from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.definition import FULLTEXT, KINDS, VECTOR, Definition, define
 from tailrace.indexes.fusion import rank_fusion
-from tailrace.indexes.index import Context, Found, Index
+from tailrace.indexes.index import (
+    MOST,
+    Context,
+    Found,
+    Index,
+    check_freshness,
+    check_limit,
+)
 from tailrace.indexes.rows import read_rows
 from tailrace.propagation.jobs import home_of
 from tailrace.store import rows as row_checks
@@ -119,7 +126,7 @@ class Indexes:
             name = quote(column)
             bad = (
                 f"{name} is not null and (size({name}) <> {dimension} or exists({name}, "
-                "x -> x is null or isnan(x) or abs(x) = double('infinity')))"
+                f"x -> x is null or isnan(x) or abs(x) > double('{row_checks.LARGEST_ELEMENT:g}')))"
             )
             with spark_faults():
                 some = to_df(self._runtime, narrow).where(F.expr(bad)).limit(3).toArrow()
@@ -195,6 +202,8 @@ class Indexes:
         asked = {kind: query for kind, query in wanted.items() if query is not None}
         if not asked:
             raise InvalidError("a search needs text=, vector=, or both")
+        check_limit(limit)
+        check_freshness(freshness)
         found = {kind: self._one(table, kind) for kind in asked}
         if len(asked) == 1:
             ((kind, index),) = found.items()
@@ -203,7 +212,7 @@ class Indexes:
             )
         if at is None:
             at = min(index.snapshot_for(freshness) for index in found.values())
-        deep = max(limit * _CANDIDATES, _AT_LEAST)
+        deep = min(max(limit * _CANDIDATES, _AT_LEAST), MOST)
         lists = [found[kind].find(query, deep, where=where, at=at) for kind, query in asked.items()]
         return self._fused(found[FULLTEXT], lists, limit, columns)
 

@@ -7,7 +7,7 @@ in it; so whoever reads it, and when, gets the same rows. Pieces can be sent to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tailrace.objects import Storage
-from tailrace.store.deletes import Positions
+from tailrace.store.deletes import NOTHING, Positions
 from tailrace.store.files import DataFile
 from tailrace.store.scan import check_rows, group_starts, named_rows
 from tailrace.store.schema import Column
@@ -31,19 +31,30 @@ class Piece:
     start: int  # positions from here
     stop: int  # to before here
     keep: Positions | None = None  # only these of them; None: all
+    dead: Positions = field(default_factory=lambda: NOTHING.positions)  # but not these
 
     @property
     def rows(self) -> int:
-        return self.stop - self.start if self.keep is None else len(self.keep)
+        return self.stop - self.start - len(self.dead) if self.keep is None else len(self.keep)
+
+    def within(self, first: int, last: int) -> Positions:
+        """The positions of its rows from one to before another."""
+        first, last = max(first, self.start), min(last, self.stop)
+        if self.keep is not None:
+            return self.keep[_between(self.keep, first, last)]
+        dead = self.dead[_between(self.dead, first, last)]
+        every = np.arange(first, max(first, last), dtype=np.int64)
+        return np.delete(every, dead - first) if len(dead) else every
+
+
+def _between(positions: Positions, first: int, last: int) -> slice:
+    low, high = np.searchsorted(positions, [first, max(first, last)])
+    return slice(int(low), int(high))
 
 
 def piece_without(file: DataFile, dead: Positions) -> Piece:
     """All rows of a file but some."""
-    if not len(dead):
-        return Piece(file=file, start=0, stop=file.rows)
-    mask = np.ones(file.rows, bool)
-    mask[dead] = False
-    return Piece(file=file, start=0, stop=file.rows, keep=np.flatnonzero(mask).astype(np.int64))
+    return Piece(file=file, start=0, stop=file.rows, dead=dead)
 
 
 def piece_of(file: DataFile, positions: Positions) -> Piece:
@@ -62,12 +73,7 @@ def read(storage: Storage, piece: Piece, columns: Sequence[Column]) -> Iterator[
         present = set(parquet.schema_arrow.names)
         names = [column.physical for column in columns if column.physical in present]
         for group in range(parquet.num_row_groups):
-            first, last = max(starts[group], piece.start), min(starts[group + 1], piece.stop)
-            if piece.keep is None:
-                wanted = np.arange(first, last, dtype=np.int64)
-            else:
-                inside = np.searchsorted(piece.keep, [first, max(first, last)])
-                wanted = piece.keep[slice(*inside)]
+            wanted = piece.within(int(starts[group]), int(starts[group + 1]))
             if not len(wanted):
                 continue
             count = int(starts[group + 1] - starts[group])
@@ -101,7 +107,9 @@ def _cut(piece: Piece, most: int) -> Iterator[Piece]:
         return
     for start in range(piece.start, piece.stop, most):
         stop = min(start + most, piece.stop)
-        keep = piece.keep
-        if keep is not None:
-            keep = keep[slice(*np.searchsorted(keep, [start, stop]))]
-        yield Piece(file=piece.file, start=start, stop=stop, keep=keep)
+        part = replace(piece, start=start, stop=stop, dead=_cut_out(piece.dead, start, stop))
+        yield part if piece.keep is None else replace(part, keep=_cut_out(piece.keep, start, stop))
+
+
+def _cut_out(positions: Positions, start: int, stop: int) -> Positions:
+    return positions[_between(positions, start, stop)]

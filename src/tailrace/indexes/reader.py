@@ -6,6 +6,7 @@ opened once for all readers that use them.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import weakref
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +32,8 @@ from tailrace.indexes.state import State
 from tailrace.objects import Storage
 
 T = TypeVar("T")
-_OPEN_SEGMENTS = 256
-_OPEN_READERS = 16
+_OPEN_JOBS = 64  # indexes that are held open
+_OPEN_READERS = 4  # states of each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +52,9 @@ class OpenSegment:
 
     rows: RowMap
     checksum: str
-    # Of text, its files; they may be evicted, but not while they are being linked.
+    # Of text, links to its files: they stay as long as this does, whatever the cache evicts.
     directory: Path | None
     vectors: Any = None
-    segment: Segment | None = None  # None: a tail, which is nowhere but here
 
 
 class Reader:
@@ -66,7 +67,7 @@ class Reader:
         self._opener, self._segments = opener, segments
         self.hidden = [_hidden(segment.rows, state, only) for segment in segments]
 
-    @property
+    @cached_property
     def live(self) -> int:
         """How many rows it may find."""
         return sum(int((~hidden).sum()) for hidden in self.hidden)
@@ -159,27 +160,34 @@ class Opener:
 
     def __init__(self, storage: Storage, cache: SegmentCache) -> None:
         self._storage, self._cache = storage, cache
-        self._segments: _Latest[OpenSegment] = _Latest(_OPEN_SEGMENTS)
+        # What a reader uses is open; what none uses any more goes with the last that did.
+        self._segments: WeakValueDictionary[Hashable, OpenSegment] = WeakValueDictionary()
         self._quantizers: _Latest[Any] = _Latest(_OPEN_READERS)
-        self._readers: _Latest[Reader] = _Latest(_OPEN_READERS)
+        self._jobs: _Latest[_Latest[Reader]] = _Latest(_OPEN_JOBS)
 
-    def reader(self, key: Hashable, make: Callable[[], Reader]) -> Reader:
+    def reader(self, job_id: int, key: Hashable, make: Callable[[], Reader]) -> Reader:
         """A reader that was opened before, or a new one."""
-        return self._readers.get(key, make)
+        own = self._jobs.get(job_id, lambda: _Latest(_OPEN_READERS))
+        return own.get(key, make)
+
+    def forget(self) -> None:
+        """Begin anew: somebody has removed files that were open."""
+        self._jobs.clear()
+        self._segments.clear()
 
     def open(self, state: State, *, tail: bool) -> Reader:
         """A reader of a state; with its tail, if that is wanted."""
-        segments = [
-            self._segments.get(
-                (segment.checksum, state.definition),
-                lambda segment=segment: self._open(state, segment),  # type: ignore[misc]
-            )
-            for segment in state.parts.segments
-            if segment.path
-        ]
+        segments = [self._opened(state, one) for one in state.parts.segments if one.path]
         if tail and state.tail_rows:
             segments += self._open_tail(state)
         return Reader(self, state, segments, None)
+
+    def _opened(self, state: State, segment: Segment) -> OpenSegment:
+        key = (segment.checksum, state.definition)
+        found = self._segments.get(key)
+        if found is None:
+            found = self._segments[key] = self._open(state, segment)
+        return found
 
     def row_maps(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, RowMap]]:
         """The row maps of some segments."""
@@ -205,13 +213,22 @@ class Opener:
     ) -> OpenSegment:
         rows = RowMap.read(directory)
         if definition.kind == FULLTEXT:
-            return OpenSegment(rows, segment.checksum, directory, None, segment)
+            links = self._cache.temporary()
+            try:
+                for file in directory.iterdir():
+                    os.link(file, links / file.name)
+            except BaseException:
+                shutil.rmtree(links, ignore_errors=True)
+                raise
+            opened = OpenSegment(rows, segment.checksum, links)
+            weakref.finalize(opened, shutil.rmtree, links, ignore_errors=True)
+            return opened
         from tailrace.indexes.vectors.searcher import OpenVectors
 
         number = segment.centroids
         quantizer = None if number is None else self.quantizer(definition, centroids[number])
         vectors = OpenVectors.open(definition, directory, number, quantizer)
-        return OpenSegment(rows, segment.checksum, None, vectors, segment)
+        return OpenSegment(rows, segment.checksum, None, vectors)
 
     def quantizer(self, definition: Definition, centroids: Centroids) -> Any:
         """Centroids as faiss uses them."""
@@ -239,42 +256,34 @@ class Opener:
             directory="",
             txn_id="tail",
         )
-        opened, directories = [], []
+        opened = []
         try:
             for segment in builder.run(state.tail, small=True):
                 if segment.path:
-                    directory = self._cache.temporary()
-                    directories.append(directory)
+                    directory = place / segment.checksum
+                    directory.mkdir()
                     fetch_pack(beside, segment.path, segment.checksum, directory)
                     opened.append(self._read(state.definition, segment, directory, {}))
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        kept = [OpenSegment(one.rows, one.checksum, one.directory, one.vectors) for one in opened]
-        for one, directory in zip(kept, directories, strict=True):
-            weakref.finalize(one, shutil.rmtree, directory, ignore_errors=True)
-        return kept
+        return opened
 
     def text_searcher(
         self, definition: Definition, segments: list[tuple[OpenSegment, npt.NDArray[np.bool_]]]
     ) -> Any:
-        """Of the files of some segments; those that were evicted since are fetched again."""
+        """Of the files of some segments."""
         from tailrace.indexes.text.searcher import TextFiles, TextSearcher
 
-        while True:
-            temporary = self._cache.temporary()
-            try:
-                files = [
-                    TextFiles(one.directory, hidden) for one, hidden in segments if one.directory
-                ]
-                return TextSearcher(definition, files, temporary)
-            except FileNotFoundError:
-                for one, _ in segments:
-                    if one.segment is not None:
-                        self._cache.use(
-                            self._storage, one.segment.path, one.checksum, lambda _directory: None
-                        )
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+        temporary = self._cache.temporary()
+        try:
+            files = [
+                TextFiles(one.directory, hidden)
+                for one, hidden in segments
+                if one.directory is not None
+            ]
+            return TextSearcher(definition, files, temporary)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 class _Beside:
@@ -304,3 +313,7 @@ class _Latest(Generic[T]):
             while len(self._held) > self._most:
                 self._held.popitem(last=False)
         return kept
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.indexes.reader import Hits
@@ -23,6 +25,12 @@ def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     """Where the rows are that a condition is true of."""
     if not isinstance(where, str) or not where.strip():
         raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
+    try:
+        tree = sqlglot.parse_one(where, dialect="spark")
+    except sqlglot.errors.SqlglotError as error:
+        raise InvalidError(f"cannot read the condition {where!r}") from error
+    if tree.find(exp.Query, exp.Table):
+        raise InvalidError(f"the condition {where!r} must be about one row, without subqueries")
 
     def stats(columns: Iterable[int]) -> Any:
         with runtime.database.read() as connection:

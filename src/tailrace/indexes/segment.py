@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.errors import ConflictError
 from tailrace.store import lookup
 from tailrace.store.scheduled import schedule
 
@@ -123,6 +124,15 @@ def enter_centroids(connection: sa.Connection, job_id: int, made: Centroids) -> 
     }
     connection.execute(sa.insert(t.centroids).values(centroids_id=number, job_id=job_id, **values))
     return replace(made, id=number)
+
+
+def check_centroids(connection: sa.Connection, used: Centroids | None) -> None:
+    """Refuse to commit segments that are divided by centroids that a purge has removed."""
+    if used is None:
+        return
+    query = sa.select(_C.centroids_id).where(_C.centroids_id == used.id)
+    if connection.execute(query).first() is None:
+        raise ConflictError("the centroids of this index were replaced meanwhile")
 
 
 def calibrate(connection: sa.Connection, number: int, *, probes: int, rows: int) -> None:

@@ -132,6 +132,8 @@ _HEAD = (
         t.job.c.watermark,
         t.job.c.dropped_at,
         t.own_table.c.last_change_snapshot.label("changed"),
+        t.own_table.c.last_alter_snapshot.label("altered"),
+        sa.select(sa.func.min(t.snapshot.c.snapshot_id)).scalar_subquery().label("oldest"),
         sa.select(sa.func.max(t.snapshot.c.snapshot_id)).scalar_subquery().label("newest"),
         sa.select(sa.func.max(t.segment.c.segment_id))
         .where(t.segment.c.job_id == t.job.c.job_id)
@@ -154,6 +156,8 @@ class Head:
 
     watermark: int | None
     changed: int  # when the table's rows changed last
+    altered: int  # when its columns did, and rows perhaps not
+    oldest: int  # snapshot of the lake
     newest: int  # snapshot of the lake
     version: tuple[int, int]  # another whenever its parts are, also of the same watermark
 
@@ -171,6 +175,8 @@ def head_of(runtime: Runtime, job_id: int) -> Head | None:
     return Head(
         watermark=row.watermark,
         changed=row.changed,
+        altered=row.altered,
+        oldest=row.oldest,
         newest=row.newest,
         version=(int(row.segment or 0), int(row.probes or 0)),
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction
 
 _SPREAD = 4  # rows looked at for each that is taken
+_FEWEST = 400  # of the sample: from fewer, there is nothing to learn
 _ENOUGH = 4  # rows for each of the sample, up to which it stands for all
 
 
@@ -41,12 +42,16 @@ def train(
     definition: Definition,
     table: TableInfo,
     pieces: Sequence[Piece],
-) -> Centroids:
-    """Find centroids for the rows of some pieces, from a sample of them."""
+) -> Centroids | None:
+    """Find centroids for the rows of some pieces, from a sample of them.
+
+    None, if there are too few vectors: most may be NULL.
+    """
     from tailrace.indexes.vectors import centroids as lists
 
-    rows = sum(piece.rows for piece in pieces)
-    sample = _sample(runtime, definition, table, pieces, rows)
+    sample, rows = _sample(runtime, definition, table, pieces)
+    if len(sample) < _FEWEST:
+        return None
     found = lists.train(definition, sample, rows)
     probes = _try_out(definition, found, sample)
     directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
@@ -75,12 +80,13 @@ def _sample(
     definition: Definition,
     table: TableInfo,
     pieces: Sequence[Piece],
-    rows: int,
-) -> Vectors:
+) -> tuple[Vectors, int]:
+    """Some vectors, and about how many there are."""
     from tailrace.indexes.vectors import centroids as lists
     from tailrace.indexes.vectors.library import prepared, to_vectors
 
     (column,) = definition.columns_of(table)
+    rows = sum(piece.rows for piece in pieces)
     wanted = lists.sample_size(rows, definition.dimension)
     random = np.random.default_rng(1)
     groups = [
@@ -96,14 +102,16 @@ def _sample(
             break
         looked_at.append(groups[number])
         count += groups[number].rows
-    taken = []
+    taken = [np.empty((0, definition.dimension), np.float32)]
+    there = 0
     for piece in looked_at:
         for _, found in read(runtime.storage, piece, [column]):
             values = found.column(column.name)
             values = values.filter(pc.is_valid(values))
+            there += len(values)
             some = random.random(len(values)) < wanted / max(1, count)
             taken.append(to_vectors(values.filter(some), definition.dimension).copy())
-    return prepared(definition, np.concatenate(taken))
+    return prepared(definition, np.concatenate(taken)), rows * there // max(1, count)
 
 
 def _try_out(definition: Definition, centroids: Vectors, sample: Vectors) -> int:

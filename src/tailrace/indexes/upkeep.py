@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, NotFoundError
 from tailrace.indexes import segment as segments
-from tailrace.indexes.build import Builder, build, format_of
+from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, Builder, build, format_of
 from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import VECTOR, Definition
 from tailrace.indexes.pieces import Piece, piece_of
@@ -39,8 +39,8 @@ Begin = Callable[[], "Transaction"]
 
 # Segments up to so many rows are of one size: below, it is not worth telling them apart.
 _SMALLEST = 1_000
-# Larger ones are not merged any more.
-_LARGEST = 5_000_000
+# Larger ones are not merged any more: what comes of several would be as many again.
+_LARGEST, _LARGEST_BYTES = SEGMENT_ROWS // 4, SEGMENT_BYTES // 4
 # The share of deleted rows from which a segment is built anew.
 _DELETED = 0.2
 # How much larger an index may be than when its centroids were found, and its probes tried out.
@@ -82,14 +82,15 @@ class Work:
     trains: bool = False
 
 
-def tend(runtime: Runtime, begin: Begin, job_id: int) -> None:
+def tend(runtime: Runtime, begin: Begin, job_id: int, stopped: Callable[[], bool]) -> None:
     """Do what an index needs at the moment; nothing, if somebody else does."""
     upkeep = Upkeep(runtime, begin, job_id)
     try:
         for _ in range(_ROUNDS):
-            if not upkeep.run_once():
+            if stopped() or not upkeep.run_once():
                 break
-        upkeep.calibrate()
+        if not stopped():
+            upkeep.calibrate()
     except (ConflictError, NotFoundError) as error:
         log.info("upkeep given up", job_id=job_id, reason=str(error)[:200])
 
@@ -146,16 +147,19 @@ class Upkeep:
                 centroids = state.parts.newest_centroids
                 if work.trains:
                     centroids = train(runtime, txn, job.id, definition, state.table, pieces)
+                    if centroids is None and work.reason != "rebuild":
+                        raise ConflictError("too few vectors were found to divide them")
                 elif work.reason == "rebuild":
                     centroids = None
             builder = Builder.of(runtime, definition, state.table, txn.object_owner(), centroids)
-            built = build(runtime, builder, pieces)
+            built = build(runtime, builder, pieces, few=not work.trains)
             txn.own_objects(segment.path for segment in built if segment.path)
             runtime.step("segments merged")
 
             def enter(connection: sa.Connection, _snapshot: int) -> None:
                 now = find_job(connection, job.id)
                 assert now.watermark is not None
+                segments.check_centroids(connection, centroids)
                 ids = [segment.id for segment in work.segments]
                 ended = segments.end(connection, ids, now.watermark, runtime.clock.now())
                 if ended != len(ids):
@@ -239,7 +243,7 @@ def choose(state: State, *, merge_segments: int, exact_rows: int) -> Work | None
             return Work(reason="deleted rows", segments=(one,))
     tiers: dict[int, list[Segment]] = {}
     for one in every:
-        if live[one.id] <= _LARGEST:
+        if live[one.id] <= _LARGEST and one.size <= _LARGEST_BYTES:
             tiers.setdefault(_tier(live[one.id], merge_segments), []).append(one)
     for tier in sorted(tiers):
         if len(tiers[tier]) >= merge_segments:

@@ -65,6 +65,8 @@ class Consumer:
 
     # Whether `tend` has something to do.
     tends = False
+    # Whether its jobs are dropped with their source, rather than left with an error.
+    goes_with_source = False
 
     def prepare(
         self,
@@ -91,8 +93,17 @@ class Consumer:
         """Apply the changes through `txn`; may return how it did it, for the history."""
         raise NotImplementedError
 
-    def tend(self, runtime: Runtime, begin: Callable[[], Transaction], job_id: int) -> None:
-        """Look after what a job has made, beside its iterations; called after some of them."""
+    def tend(
+        self,
+        runtime: Runtime,
+        begin: Callable[[], Transaction],
+        job_id: int,
+        stopped: Callable[[], bool],
+    ) -> None:
+        """Look after what a job has made, beside its iterations; called after some of them.
+
+        To be left at the next opportunity when `stopped`.
+        """
 
     def dropping(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]

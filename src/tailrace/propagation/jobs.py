@@ -493,6 +493,10 @@ def fail_followers(connection: sa.Connection, tables: list[int], now: Any) -> No
             "drop them first, or all together with cascade=True"
         )
     for row in rows:
+        consumer = find_consumer(row.kind)
+        if consumer is not None and consumer.goes_with_source:
+            joblog.drop(connection, row.job_id, now)
+            continue
         message = source_gone(f"{row.home}/{row.name}")
         error = {"code": retry.SOURCE_GONE, "message": message, "at": str(now)}
         status = json.dumps({**json.loads(row.status), "error": error})

@@ -85,6 +85,7 @@ class Service:
             gave_up=self._gave_up if eager else lambda _job: False,
         )
         self._tender = Tender(runtime, heartbeat)
+        self._has_tended = False
         # Who only waits for something fresh does not wait for that.
         self._purger = None if eager else Purger(runtime)
         self._end_listening = runtime.database.listen(self._wake.set)
@@ -102,12 +103,20 @@ class Service:
         if self.runner.keep_up() and self._purger is not None:
             self._purger.begin()
         if self._thread is not None:
+            self._tend_all_once()
             self._tender.begin()
         due = self.runner.next_due()
         waits = [] if due is None else [(due - self._runtime.clock.now()).total_seconds()]
         waits += [] if deadline is None else [deadline]
         # A moment that has passed must not make this spin.
         return max(0.01, min(waits, default=1.0))
+
+    def _tend_all_once(self) -> None:
+        """What a process that was killed has left undone, and what an upgrade asks for."""
+        if not self._has_tended:
+            self._has_tended = True
+            for entry in list(self.runner.board.entries.values()):
+                self._tender.note(entry.job)
 
     def start(self) -> Service:
         """Turn on a thread of its own."""
@@ -160,7 +169,7 @@ class Service:
                 rounds = graph.longest_chain(connection)  # a job's first run may make it longer
             done += 1
         self.scheduler.close(stop=False)
-        self._tender.run()
+        self._tender.run(deadline)
         failed = self._behind(target, broken=True)
         if failed:
             shown = "; ".join(self._describe(job) for job in failed[:5])

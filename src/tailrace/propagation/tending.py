@@ -7,6 +7,8 @@ What it does is the consumer's business; so is what happens if two nodes do the 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from tailrace.log import get_logger
@@ -30,7 +32,7 @@ class Tender:
         self._thread: threading.Thread | None = None
 
     def note(self, job: Job) -> None:
-        """A job has ended an iteration."""
+        """A job has ended an iteration, or is seen for the first time."""
         consumer = find_consumer(job.kind)
         if consumer is not None and consumer.tends:
             with self._lock:
@@ -43,21 +45,27 @@ class Tender:
         self._thread = threading.Thread(target=self.run, name="tailrace-upkeep", daemon=True)
         self._thread.start()
 
-    def run(self) -> None:
-        """Look after all jobs that have moved."""
-        while not self._stop.is_set():
+    def run(self, deadline: float | None = None) -> None:
+        """Look after all jobs that have moved; what is left at the deadline waits for later."""
+
+        def stopped() -> bool:
+            late = deadline is not None and time.monotonic() >= deadline
+            return late or self._stop.is_set()
+
+        while not stopped():
             with self._lock:
                 if not self._moved:
                     return
                 _, job = self._moved.popitem()
-            self._tend(job)
+            self._tend(job, stopped)
 
-    def _tend(self, job: Job) -> None:
+    def _tend(self, job: Job, stopped: Callable[[], bool]) -> None:
         consumer = find_consumer(job.kind)
         assert consumer is not None
         runtime = replace(self._runtime, tenant=job.tenant)
         try:
-            consumer.tend(runtime, lambda: Transaction(runtime, self._heartbeat), job.id)
+            begin = lambda: Transaction(runtime, self._heartbeat)  # noqa: E731
+            consumer.tend(runtime, begin, job.id, stopped)
         except Exception as error:  # noqa: BLE001  (a consumer may raise anything; the job goes on)
             log.warning("upkeep failed", job=job.label, error=repr(error)[:500])
 

@@ -67,7 +67,7 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
     """
     if isinstance(at, bool) or not isinstance(at, int):
         raise InvalidError(f"a snapshot is a number, not {at!r}")
-    if has_snapshot(connection, at):
+    if 0 <= at < 2**63 and has_snapshot(connection, at):
         return
     low, high = oldest_snapshot(connection), newest_snapshot(connection)
     if 0 <= at < low:
@@ -78,10 +78,10 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
     raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
 
 
-def first_time_after(connection: sa.Connection, at: int) -> datetime | None:
-    """When the first snapshot after another was made; None if there is none."""
+def snapshot_time(connection: sa.Connection, at: int) -> datetime | None:
+    """When a snapshot was made; None if the lake does not have it any more."""
     s = t.snapshot.c
-    query = sa.select(s.snapshot_time).where(s.snapshot_id > at).order_by(s.snapshot_id).limit(1)
+    query = sa.select(s.snapshot_time).where(s.snapshot_id == at)
     return connection.execute(query).scalar_one_or_none()
 
 

@@ -20,6 +20,8 @@ from tailrace.store import types
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.values import misfits
 
+# Of a vector.
+LARGEST_ELEMENT = 1e15
 _CONVERSION_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
@@ -186,7 +188,7 @@ def check_vectors(rows: pa.Table, table: TableInfo) -> None:
         has = (
             f"has {len(vector)} elements"
             if len(vector) != column.dimension
-            else "has one that is not finite"
+            else f"has one that is not finite, or beyond {LARGEST_ELEMENT:g}"
         )
         others = [c for c in table.key_columns or table.columns if c.dimension is None]
         row = rows.slice(first, 1).select([c.physical for c in others])
@@ -205,7 +207,8 @@ def wrong_vectors(array: pa.Array, dimension: int) -> npt.NDArray[np.int64]:
     lengths = pc.fill_null(pc.list_value_length(array), dimension).to_numpy(zero_copy_only=False)
     bad = there & (lengths != dimension)
     values = array.flatten()
-    finite = pc.fill_null(pc.is_finite(values), False)
+    # Not beyond what can be squared and added up in single precision either.
+    finite = pc.fill_null(pc.less_equal(pc.abs(values), LARGEST_ELEMENT), False)
     if len(values) and not pc.all(finite).as_py():
         owner = np.repeat(np.flatnonzero(there), lengths[there])
         bad[owner[~np.asarray(finite)]] = True

@@ -30,7 +30,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_MOST_WORDS = 1024
+_MOST_WORDS, _LONGEST = 1024, 100_000
+_MOST_SLOP = 1_000  # places between the words of a phrase
 _FUZZY = re.compile(r"(?P<text>.+)~(?P<distance>\d*)$")
 
 
@@ -65,6 +66,10 @@ def parse(text: object) -> Group:
     """A query as a tree; one that cannot be read is an InvalidError."""
     if not isinstance(text, str):
         raise InvalidError(f"a full-text index is searched for text, not for {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidError("the query is not Unicode text") from None
     found = _Parser(text).whole()
     if not any(occurs is not Occurs.MUST_NOT for occurs, _ in found.clauses):
         raise InvalidError(
@@ -77,16 +82,19 @@ def parse(text: object) -> Group:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._text, self._tokens, at = text, [], 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
+        if len(text) > _LONGEST:
+            raise InvalidError(f"a query has at most {_LONGEST:,} letters, not {len(text):,}")
+        self._text, self._tokens, at = text.rstrip(), [], 0
+        while at < len(self._text):
+            match = _TOKEN.match(self._text, at)
             if match is None:
-                what = "a quote is not closed" if '"' in text[at:] else "it ends too early"
-                raise self._wrong(f"{what} at {text[at:].strip()!r}")
+                rest = self._text[at:].strip()
+                what = "a quote is not closed" if '"' in rest else "it ends too early"
+                raise self._wrong(f"{what} at {rest!r}")
             self._tokens.append(match)
             at = match.end()
-        if len(self._tokens) > _MOST_WORDS:
-            raise InvalidError(f"a query has at most {_MOST_WORDS} words")
+            if len(self._tokens) > _MOST_WORDS:
+                raise InvalidError(f"a query has at most {_MOST_WORDS} words")
         self._at = 0
 
     def _wrong(self, reason: str) -> InvalidError:
@@ -118,6 +126,8 @@ class _Parser:
             clauses.append(self._conjunction(depth))
             if self._take_word("OR", "||") and (self._next is None or self._next["close"]):
                 raise self._wrong("nothing follows the OR")
+        if depth and not any(occurs is not Occurs.MUST_NOT for occurs, _ in clauses):
+            raise self._wrong("a group only says what must not be there, or nothing at all")
         return Group(tuple(clauses))
 
     def _conjunction(self, depth: int) -> tuple[Occurs, Group | Words]:
@@ -158,16 +168,23 @@ class _Parser:
         if token["sign"] or token["word"] in ("AND", "OR", "NOT", "&&", "||"):
             raise self._wrong(f"a word is expected instead of {token[0].strip()!r}")
         if token["phrase"] is not None:
-            slop = int(token["slop"] or 0)
+            slop = self._number(token["slop"], 0, _MOST_SLOP)
             return Words(text=token["phrase"], column=token["column"], is_phrase=True, slop=slop)
         return self._word(token["word"], token["column"])
+
+    def _number(self, text: str | None, usual: int, most: int) -> int:
+        if not text:
+            return usual
+        if len(text) > 9 or int(text) > most:
+            raise self._wrong(f"the number behind ~ is at most {most}")
+        return int(text)
 
     def _word(self, text: str, column: str | None) -> Words:
         if len(text) > 1 and text.endswith("*"):
             return Words(text=text[:-1], column=column, is_prefix=True)
         fuzzy = _FUZZY.match(text)
         if fuzzy is not None:
-            distance = int(fuzzy["distance"] or 1)
+            distance = self._number(fuzzy["distance"], 1, 9)
             if not 1 <= distance <= 2:
                 raise self._wrong(f"words may differ in 1 or 2 letters, not in {distance}")
             return Words(text=fuzzy["text"], column=column, distance=distance)
@@ -201,6 +218,8 @@ class QueryMaker:
         made = []
         for occurs, inner in group.clauses:
             query = self._group(inner) if isinstance(inner, Group) else self._any_column(inner)
+            if query is None and occurs is Occurs.MUST:
+                query = tantivy.Query.empty_query()  # a word that no text can have
             if query is not None:
                 made.append((occurs.value, query))
         if not any(occurs is not tantivy.Occur.MustNot for occurs, _ in made):
@@ -264,7 +283,7 @@ class QueryMaker:
         if not tokens:
             return None
         *before, last = tokens
-        pattern = re.sub(r"([^\w])", r"\\\1", last) + ".*"
+        pattern = re.sub(r"([][.*+?^${}()|\\&~#-])", r"\\\1", last) + ".*"
         prefix = tantivy.Query.regex_query(self.schema, field, pattern)
         return self._all([*(self._term(field, token) for token in before), prefix])
 

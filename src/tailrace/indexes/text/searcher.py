@@ -23,7 +23,7 @@ import tantivy
 
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.text.library import register
-from tailrace.indexes.text.writer import META, PARTS, first_numbers, link_part
+from tailrace.indexes.text.writer import META, PARTS, first_numbers, link_part, order_name
 
 Flags = npt.NDArray[np.bool_]
 # How tantivy ends each of its files: a description, its length, and this number.
@@ -48,15 +48,22 @@ class TextSearcher:
         """`temporary` is an empty directory on the same disk; it goes once all is open."""
         parts: list[dict[str, Any]] = []
         meta: dict[str, Any] = {}
-        places: dict[int, tuple[int, int]] = {}  # by number: a segment, and where a part begins
+        # By the number of a part's first document: its segment, and its documents' positions.
+        places: dict[int, tuple[int, int | npt.NDArray[np.int64]]] = {}
         for order, segment in enumerate(segments):
             described = json.loads((segment.directory / PARTS).read_text())
             meta = json.loads((segment.directory / META).read_text())
             for segment_id, start, size in described["parts"]:
                 link_part(segment.directory, segment_id, temporary)
-                hidden = segment.hidden[start : start + size]
+                where: Any = start
+                if start is None:
+                    where = np.load(segment.directory / order_name(segment_id))
+                    hidden = segment.hidden[where]
+                else:
+                    hidden = segment.hidden[start : start + size]
                 parts.append(_part(temporary, segment_id, hidden))
-                places[described["base"] + start] = (order, start)
+                first = int(where[0]) if start is None else start
+                places[described["base"] + first] = (order, where)
         (temporary / META).write_text(json.dumps({**meta, "segments": parts, "opstamp": 1}))
         self._index = tantivy.Index.open(str(temporary))
         self._index.config_reader("Manual", 0)  # nothing will ever be added
@@ -72,8 +79,10 @@ class TextSearcher:
         """Score, segment and position of the best rows, the best first."""
         found = []
         for score, address in self.searcher.search(query, limit, count=False).hits:
-            order, start = self._places[address.segment_ord]
-            found.append((score, order, start + address.doc))
+            order, where = self._places[address.segment_ord]
+            doc = address.doc
+            position = where + doc if isinstance(where, int) else int(where[doc])
+            found.append((score, order, position))
         return found
 
 

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import tantivy
 
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.text.library import ROW, field_of, make_schema, register
 
-# Bytes of words that are held before they are written: enough for some million short texts, so
-# that there is nothing to merge.
+# Bytes of words that are held before they are written: enough for some million short texts.
 _HEAP = 400_000_000
 META, PARTS = "meta.json", "parts.json"
 _ENDINGS = ("idx", "pos", "term", "fieldnorm", "fast", "store")
@@ -34,7 +35,7 @@ class TextWriter:
         self._writer = index.writer(heap_size=_HEAP // 8 if small else _HEAP, num_threads=1)
         self._fields = [field_of(number) for number in definition.columns]
         # Documents of a segment are numbered on from here: how they are found again among others.
-        self._base = secrets.randbits(30) << 32
+        self._base = secrets.randbits(31) << 32
         self.rows = 0
 
     def add(self, columns: Sequence[pa.ChunkedArray]) -> None:
@@ -62,8 +63,7 @@ class TextWriter:
         """Write what is held; returns the files."""
         self._writer.commit()
         self._writer.wait_merging_threads()
-        parts = self._parts()
-        described = {"base": self._base, "parts": parts}
+        described = {"base": self._base, "parts": self._parts()}
         (self._directory / PARTS).write_text(json.dumps(described))
         return sorted(
             file
@@ -71,35 +71,43 @@ class TextWriter:
             if not file.name.startswith(".") and not file.name.endswith(".lock")
         )
 
-    def _parts(self) -> list[tuple[str, int, int]]:
+    def _parts(self) -> list[tuple[str, int | None, int]]:
         """Tantivy's own parts: their ids, where each begins, and how many documents it has.
 
-        A part holds documents in the order in which they came, without a gap. Tantivy merges eight
-        parts or more by itself, neighbours or not: segments are kept so small that there are fewer.
+        A part holds documents in the order in which they came, without a gap; but tantivy merges
+        parts when there are many, neighbours or not, and then their order is a file beside them.
         """
         meta = json.loads((self._directory / META).read_text())
-        found = []
+        if len(meta["segments"]) == 1:
+            return [(meta["segments"][0]["segment_id"], 0, self.rows)]
+        found: list[tuple[str, int | None, int]] = []
         for part in meta["segments"]:
-            start = 0
-            if len(meta["segments"]) > 1:
-                start = self._first_number(meta, part) - self._base
-            found.append((part["segment_id"], start, part["max_doc"]))
-        found.sort(key=lambda part: part[1])
-        ends = [start for _, start, _ in found[1:]] + [self.rows]
-        assert all(start + size == end for (_, start, size), end in zip(found, ends, strict=True))
+            order = self._order(meta, part)
+            start: int | None = int(order[0])
+            if not np.array_equal(order, np.arange(order[0], order[0] + len(order))):
+                np.save(self._directory / order_name(part["segment_id"]), order)
+                start = None
+            found.append((part["segment_id"], start, len(order)))
         return found
 
-    def _first_number(self, meta: dict[str, Any], part: dict[str, Any]) -> int:
-        """Of a part, which tells no other way what is in it than alone in an index."""
+    def _order(self, meta: dict[str, Any], part: dict[str, Any]) -> npt.NDArray[np.int64]:
+        """The positions of a part's documents; it tells them only when alone in an index."""
         alone = self._directory / ".alone"
         alone.mkdir()
         try:
             link_part(self._directory, part["segment_id"], alone)
             (alone / META).write_text(json.dumps({**meta, "segments": [part]}))
-            (number,) = first_numbers(tantivy.Index.open(str(alone)).searcher())
+            searcher = tantivy.Index.open(str(alone)).searcher()
+            places = [tantivy.DocAddress(0, number) for number in range(part["max_doc"])]
+            numbers = searcher.fast_field_values(ROW, places)
         finally:
-            shutil.rmtree(alone)
-        return number
+            shutil.rmtree(alone, ignore_errors=True)
+        return np.array([int(number or 0) - self._base for number in numbers], np.int64)
+
+
+def order_name(segment_id: str) -> str:
+    """The file with the positions of a part's documents."""
+    return f"{segment_id.replace('-', '')}.order.npy"
 
 
 def link_part(directory: Path, segment_id: str, target: Path) -> None:

@@ -45,11 +45,12 @@ def metric_of(definition: Definition) -> int:
 
 def prepared(definition: Definition, vectors: Vectors) -> Vectors:
     """Vectors as they are compared."""
-    made = np.ascontiguousarray(vectors, np.float32)
     if definition.metric == COSINE:
-        made = made.copy()
-        faiss.normalize_L2(made)  # leaves zeros alone
-    return made
+        # With double precision: the squares of small numbers would be nothing.
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+        lengths[lengths == 0] = 1  # zeros stay as they are, and are like nothing
+        vectors = vectors / lengths[:, None]
+    return np.ascontiguousarray(vectors, np.float32)
 
 
 def to_vectors(column: pa.ChunkedArray, dimension: int) -> Vectors:
