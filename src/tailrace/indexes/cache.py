@@ -27,12 +27,17 @@ _OLD = 24 * 3600  # seconds
 
 
 def default_directory() -> Path:
-    """`$TAILRACE_CACHE`, or the user's cache directory."""
+    """`$TAILRACE_CACHE`, or the user's cache directory; without one, a temporary directory."""
     given = os.environ.get("TAILRACE_CACHE")
     if given:
         return Path(given)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "tailrace"
+    try:
+        home = os.environ.get("XDG_CACHE_HOME")
+        place = (Path(home) if home else Path.home() / ".cache") / "tailrace"
+        place.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # Spark's workers may have no home, or none to write to
+        return Path(tempfile.gettempdir()) / f"tailrace-{os.getuid()}"
+    return place
 
 
 class SegmentCache:
