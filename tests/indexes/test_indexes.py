@@ -244,6 +244,7 @@ def test_a_tail_that_is_too_long_is_an_error_or_marked(
         ("author:late", "no column 'author'; it has note"),
         ("late AND (NOT early)", "a group only says what must not be there"),
         ("late ()", "a group only says"),
+        ("late (", "a parenthesis is not closed"),
         ('"late delivery"~99999999999', "at most 1000"),
         ("x" * 100_001, "at most 100,000 letters"),
         ("late \ud800", "not Unicode"),

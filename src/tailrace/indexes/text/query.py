@@ -126,8 +126,6 @@ class _Parser:
             clauses.append(self._conjunction(depth))
             if self._take_word("OR", "||") and (self._next is None or self._next["close"]):
                 raise self._wrong("nothing follows the OR")
-        if depth and not any(occurs is not Occurs.MUST_NOT for occurs, _ in clauses):
-            raise self._wrong("a group only says what must not be there, or nothing at all")
         return Group(tuple(clauses))
 
     def _conjunction(self, depth: int) -> tuple[Occurs, Group | Words]:
@@ -164,6 +162,8 @@ class _Parser:
             if self._next is None:
                 raise self._wrong("a parenthesis is not closed")
             self._at += 1
+            if all(occurs is Occurs.MUST_NOT for occurs, _ in inside.clauses):
+                raise self._wrong("a group only says what must not be there, or nothing at all")
             return inside
         if token["sign"] or token["word"] in ("AND", "OR", "NOT", "&&", "||"):
             raise self._wrong(f"a word is expected instead of {token[0].strip()!r}")
