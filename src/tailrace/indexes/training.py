@@ -21,6 +21,7 @@ from tailrace.indexes.definition import Definition
 from tailrace.indexes.pack import write_pack
 from tailrace.indexes.pieces import Piece, read, split
 from tailrace.indexes.segment import Centroids
+from tailrace.store.parallel import each
 from tailrace.store.parquet import new_object_name
 from tailrace.store.schema import TableInfo
 
@@ -102,16 +103,23 @@ def _sample(
             break
         looked_at.append(groups[number])
         count += groups[number].rows
-    taken = [np.empty((0, definition.dimension), np.float32)]
-    there = 0
-    for piece in looked_at:
-        for _, found in read(runtime.storage, piece, [column]):
+
+    def take(number: int) -> tuple[int, list[Vectors]]:
+        own, there, taken = np.random.default_rng(number), 0, []
+        for _, found in read(runtime.storage, looked_at[number], [column]):
             values = found.column(column.name)
-            values = values.filter(pc.is_valid(values))
+            if values.null_count:
+                values = values.filter(pc.is_valid(values))
             there += len(values)
-            some = random.random(len(values)) < wanted / max(1, count)
-            taken.append(to_vectors(values.filter(some), definition.dimension).copy())
-    return prepared(definition, np.concatenate(taken)), rows * there // max(1, count)
+            some = np.flatnonzero(own.random(len(values)) < wanted / max(1, count))
+            taken.append(to_vectors(values.take(some), definition.dimension))
+        return there, taken
+
+    every = each(take, list(range(len(looked_at))))
+    nothing = np.empty((0, definition.dimension), np.float32)
+    sample = np.concatenate([nothing, *(some for _, taken in every for some in taken)])
+    there = sum(there for there, _ in every)
+    return prepared(definition, sample), rows * there // max(1, count)
 
 
 def _try_out(definition: Definition, centroids: Vectors, sample: Vectors) -> int:

@@ -22,7 +22,7 @@ NAME = "centroids.npy"
 _PER_LIST = 64  # vectors of the sample for each list: faiss asks for 39
 _SAMPLE_BYTES = 256 * 1024**2
 _ROUNDS = 10
-QUERIES = 200  # that the number of lists to look at is tried out with
+QUERIES = 100  # that the number of lists to look at is tried out with
 # What is found to be enough is tried out with vectors of the index; others are a little farther.
 _MARGIN = 0.4
 

@@ -21,6 +21,7 @@ except ImportError as error:
 # Segments hold plain arrays of numbers: no version of faiss reads them differently.
 FORMAT = "vector-1"
 Vectors = npt.NDArray[np.float32]
+_SMALL, _LEAST = 1e-10, 1e-44  # the length of a vector; a number that is not zero
 
 
 @contextmanager
@@ -46,10 +47,12 @@ def metric_of(definition: Definition) -> int:
 def prepared(definition: Definition, vectors: Vectors) -> Vectors:
     """Vectors as they are compared."""
     if definition.metric == COSINE:
-        # With double precision: the squares of small numbers would be nothing.
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-        lengths[lengths == 0] = 1  # zeros stay as they are, and are like nothing
-        vectors = vectors / lengths[:, None]
+        vectors = np.array(vectors, np.float32, order="C")
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        # Of small numbers the squares are nothing, unless they are made larger before.
+        small = np.flatnonzero(lengths < _SMALL)
+        vectors[small] /= np.maximum(np.abs(vectors[small]).max(axis=1, initial=0), _LEAST)[:, None]
+        faiss.normalize_L2(vectors)  # leaves zeros alone: they are like nothing
     return np.ascontiguousarray(vectors, np.float32)
 
 
