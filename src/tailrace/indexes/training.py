@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from tailrace.indexes import segment as segments
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.pack import write_pack
-from tailrace.indexes.pieces import Piece, read, split
 from tailrace.indexes.segment import Centroids
 from tailrace.store.parallel import each
 from tailrace.store.parquet import new_object_name
+from tailrace.indexes.pieces import Piece, read, split
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime
     from tailrace.store.transaction import Transaction
 
+_Numbers = npt.NDArray[np.int64]
 _SPREAD = 4  # rows looked at for each that is taken
 _FEWEST = 400  # of the sample: from fewer, there is nothing to learn
 _ENOUGH = 4  # rows for each of the sample, up to which it stands for all
@@ -124,62 +125,65 @@ def _sample(
 
 def _try_out(definition: Definition, centroids: Vectors, sample: Vectors) -> int:
     """How many lists to look at, by the sample alone."""
+    import faiss
+
     from tailrace.indexes.vectors import centroids as lists
-    from tailrace.indexes.vectors.searcher import divided_index
-
-    quantizer = lists.as_index(definition, centroids)
-    index = divided_index(definition, quantizer, half=True)
-    index.add(sample)
-    return _calibrated(definition, [index], _queries(sample), len(centroids))
-
-
-def _queries(vectors: Vectors) -> Vectors:
-    from tailrace.indexes.vectors.centroids import QUERIES
+    from tailrace.indexes.vectors.library import metric_of
 
     random = np.random.default_rng(2)
-    chosen = random.permutation(len(vectors))[:QUERIES]
-    return np.ascontiguousarray(vectors[np.sort(chosen)], np.float32)
+    own = np.sort(random.permutation(len(sample))[: lists.QUERIES])
+    queries = sample[own]
+    quantizer = lists.as_index(definition, centroids)
+    _, near = faiss.knn(queries, sample, lists.NEIGHBOURS + 1, metric_of(definition))
+    _, found = quantizer.search(sample[np.maximum(near, 0).ravel()], 1)
+    return lists.probes_for(
+        quantizer, queries, _of_others(near, own, found.reshape(near.shape)), definition.recall
+    )
 
 
-def _calibrated(
-    definition: Definition, indexes: Sequence[Any], queries: Vectors, count: int
-) -> int:
+def _of_others(near: _Numbers, own: _Numbers, found: _Numbers) -> _Numbers:
+    """What was found for the neighbours of each query, one less: for itself does not count."""
+    is_own = near == own[:, None]
+    is_own[~is_own.any(axis=1), -1] = True
+    return np.where(is_own | (near < 0), -1, found)
+
+
+def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
+    """Try out anew how many lists to look at, with all vectors of an index."""
     import faiss
 
     from tailrace.indexes.definition import L2
     from tailrace.indexes.vectors import centroids as lists
 
-    def search(given: Vectors, k: int, probes: int) -> npt.NDArray[np.int64]:
-        params = faiss.SearchParametersIVF(nprobe=probes)
-        scores, ids, start = [], [], 0
-        for index in indexes:
-            some, found = index.search(given, k, params=params)
-            scores.append(some if definition.metric == L2 else -some)
-            ids.append(np.where(found >= 0, found + start, -1))
-            start += index.ntotal
-        order = np.argsort(np.concatenate(scores, axis=1), axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(np.concatenate(ids, axis=1), order, axis=1)
-
-    return lists.calibrate(search, queries, count, definition.recall)
-
-
-def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
-    """Try out anew how many lists to look at, with all vectors of an index."""
     definition = reader.state.definition
     indexes = reader.divided_by(centroids.id)
-    if not indexes:
-        return
-    chosen = []
-    random = np.random.default_rng(3)
     total = sum(index.ntotal for index in indexes)
-    from tailrace.indexes.vectors.centroids import QUERIES
-
+    if not total:
+        return
     for index in indexes:
         index.make_direct_map()
-        some = random.integers(0, index.ntotal, max(1, QUERIES * index.ntotal // total))
-        chosen += [index.reconstruct(int(number)) for number in some]
-        index.set_direct_map_type(0)
+    starts = np.cumsum([0, *(index.ntotal for index in indexes)])
+    own = np.sort(np.random.default_rng(3).choice(total, min(total, lists.QUERIES), replace=False))
+    owners = np.searchsorted(starts, own, side="right") - 1
+    chosen = [
+        indexes[owner].reconstruct(int(number - starts[owner]))
+        for owner, number in zip(owners, own, strict=True)
+    ]
     queries = np.ascontiguousarray(np.stack(chosen), np.float32)
-    probes = _calibrated(definition, indexes, queries, centroids.lists)
+    every = faiss.SearchParametersIVF(nprobe=centroids.lists)
+    scores, near, found = [], [], []
+    for start, index in zip(starts, indexes, strict=False):
+        some, ids = index.search(queries, lists.NEIGHBOURS + 1, params=every)
+        scores.append(some if definition.metric == L2 else -some)
+        near.append(np.where(ids >= 0, ids + start, -1))
+        places = faiss.vector_to_array(index.direct_map.array)  # the list, and where in it
+        found.append(places[np.maximum(ids, 0)] >> 32)
+    best = np.argsort(np.hstack(scores), axis=1, kind="stable")[:, : lists.NEIGHBOURS + 1]
+    near_all, found_all = (
+        np.take_along_axis(np.hstack(parts), best, axis=1) for parts in (near, found)
+    )
+    probes = lists.probes_for(
+        indexes[0].quantizer, queries, _of_others(near_all, own, found_all), definition.recall
+    )
     with runtime.database.write() as connection:
         segments.calibrate(connection, centroids.id, probes=probes, rows=total)

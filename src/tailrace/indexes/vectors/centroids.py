@@ -7,7 +7,6 @@ as if they were one. New ones are found when the index has outgrown them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ _PER_LIST = 64  # vectors of the sample for each list: faiss asks for 39
 _SAMPLE_BYTES = 256 * 1024**2
 _ROUNDS = 10
 QUERIES = 100  # that the number of lists to look at is tried out with
+NEIGHBOURS = 10  # of each, that are to be found
 # What is found to be enough is tried out with vectors of the index; others are a little farther.
 _MARGIN = 0.4
 
@@ -71,34 +71,22 @@ def load(definition: Definition, directory: Path) -> Any:
     return as_index(definition, np.load(directory / NAME))
 
 
-def calibrate(
-    search: Callable[[Vectors, int, int], npt.NDArray[np.int64]],
-    queries: Vectors,
-    lists: int,
-    recall: float,
+def probes_for(
+    quantizer: Any, queries: Vectors, neighbours: npt.NDArray[np.int64], recall: float
 ) -> int:
     """The least number of lists for a recall.
 
-    `search(queries, k, probes)` returns rows of ids; with all lists it is exact. The queries are
-    vectors of the index: each finds itself first, which does not count.
+    `neighbours` are, for each query, the lists that its nearest vectors are in, and -1 where there
+    is none. A search looks at lists from the nearest on: a vector is found as soon as its list is
+    among them. So the places that these lists have tell the recall of any number of them.
     """
+    lists = quantizer.ntotal
+    _, order = quantizer.search(queries, lists)
+    places = np.empty_like(order)
+    np.put_along_axis(places, order, np.arange(lists, dtype=np.int64)[None, :], axis=1)
+    there = neighbours >= 0
+    needed = np.sort(np.take_along_axis(places, np.maximum(neighbours, 0), axis=1)[there])
+    if not len(needed):
+        return 1
     wanted = recall + (1 - recall) * _MARGIN
-    exact = search(queries, 11, lists)[:, 1:]
-
-    def reached(probes: int) -> float:
-        found = search(queries, 11, probes)
-        hits = [
-            len(np.intersect1d(a[a >= 0], b[b >= 0])) for a, b in zip(exact, found, strict=True)
-        ]
-        return sum(hits) / max(1, int((exact >= 0).sum()))
-
-    low, high = 1, 1
-    while high < lists and reached(high) < wanted:
-        low, high = high + 1, min(lists, high * 2)
-    while low < high:
-        middle = (low + high) // 2
-        if reached(middle) < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return high
+    return int(needed[min(len(needed), math.ceil(wanted * len(needed))) - 1]) + 1
