@@ -14,9 +14,9 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
+from tailrace.store.local.engine import without_shared_plans
 from tailrace.views import sink
 from tailrace.views.layout import VISIBLE, layout_of
-from tailrace.views.local.engine import without_shared_plans
 from tailrace.views.plan import Query
 from tailrace.views.program import WEIGHT, Builder, State, as_one_query
 from tailrace.views.prune_columns import pruned

@@ -14,8 +14,8 @@ import pytest
 import sqlglot
 
 from tailrace.store import types
-from tailrace.views.local.engine import execute, without_shared_plans
-from tailrace.views.local.kinds import DiffersError
+from tailrace.store.local.engine import execute, without_shared_plans
+from tailrace.store.local.kinds import DiffersError
 from tailrace.views.local.queries import local_query
 from tests.views.test_rules import SEED
 
@@ -108,7 +108,7 @@ def answer(query: str, tables: dict[str, pa.Table], limit: int) -> pa.Table | No
         made = local_query(sqlglot.parse_one(query, dialect="spark"), known)
     except DiffersError:
         return None
-    return execute(made, tables, limit=limit)
+    return execute(made.sql, made.kinds, tables, limit=limit)
 
 
 def compare(spark: SparkSession, expressions: list[str], rest: str, rows: pa.Table) -> None:

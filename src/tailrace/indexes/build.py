@@ -22,12 +22,12 @@ from tailrace.errors import InvalidError
 from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.pack import write_pack
-from tailrace.indexes.pieces import Piece, read, split
 from tailrace.indexes.rowmap import NAME as ROWS
 from tailrace.indexes.rowmap import key_name, write_rows
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.objects import Storage
 from tailrace.store.parquet import new_object_name
+from tailrace.store.pieces import Piece, read, split
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.spark_faults import spark_faults

@@ -16,13 +16,13 @@ from tailrace.errors import InvalidError
 from tailrace.indexes import segment as segments
 from tailrace.indexes.build import Builder, build
 from tailrace.indexes.definition import FULLTEXT, VECTOR, Definition
-from tailrace.indexes.pieces import Piece, piece_without
 from tailrace.indexes.training import train
 from tailrace.propagation import joblog
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.propagation.job import Kind
 from tailrace.store.changes import INSERT, Feed
+from tailrace.store.pieces import Piece, piece_without
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:

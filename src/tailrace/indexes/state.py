@@ -16,12 +16,12 @@ from tailrace.catalog import tables as t
 from tailrace.errors import NotFoundError, UnavailableError
 from tailrace.indexes.build import format_of
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.pieces import Piece, piece_without
 from tailrace.indexes.rowmap import Gone
 from tailrace.indexes.segment import Parts, Segment, parts_at
 from tailrace.store import lookup
 from tailrace.store.deletes import Deleted, Positions
 from tailrace.store.files import DataFile
+from tailrace.store.pieces import Piece, piece_without
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import TableInfo

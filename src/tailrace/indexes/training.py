@@ -22,7 +22,7 @@ from tailrace.indexes.pack import write_pack
 from tailrace.indexes.segment import Centroids
 from tailrace.store.parallel import each
 from tailrace.store.parquet import new_object_name
-from tailrace.indexes.pieces import Piece, read, split
+from tailrace.store.pieces import Piece, read, split
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:

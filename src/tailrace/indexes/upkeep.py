@@ -20,7 +20,6 @@ from tailrace.indexes import segment as segments
 from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, Builder, build, format_of
 from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import VECTOR, Definition
-from tailrace.indexes.pieces import Piece, piece_of
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.state import State, live_rows, state_at
@@ -28,6 +27,7 @@ from tailrace.indexes.training import recalibrate, train
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.store.deletes import NOTHING
+from tailrace.store.pieces import Piece, piece_of
 
 if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime

@@ -1,7 +1,8 @@
 """Which rows match a predicate that a user wrote in Spark SQL.
 
-Spark evaluates it. Beforehand, the files that cannot hold a match are left out, by comparing
-their statistics with the conditions `column <op> literal` that every match must satisfy.
+Files that cannot hold a match are left out first, by comparing their statistics with the
+conditions `column <op> literal` that every match must satisfy. The rest is answered in this process
+where that is certain to mean what Spark means, and the rows are not too many; else by Spark.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import stats
 from tailrace.store.files import ColumnStats
 from tailrace.store.keys import Places, collect_places
+from tailrace.store.local.predicate import matching_here
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo
@@ -42,20 +44,24 @@ def matching(
     runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], Stats]
 ) -> Places:
     """The places of a scan's rows for which a predicate is true."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql import functions as F
-
     conditions = list(necessary_conditions(predicate, scan.table))
     known = read_stats({column.id for column, _, _ in conditions}) if conditions else {}
     files = tuple(live for live in scan.files if _may_match(live, conditions, known))
     pruned = Scan(table=scan.table, at=scan.at, files=files)
-    rows = to_df(runtime, pruned, places=True)
+    here = matching_here(runtime, pruned, predicate)
+    return here if here is not None else _with_spark(runtime, pruned, predicate)
+
+
+def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    rows = to_df(runtime, scan, places=True)
     try:
-        places = collect_places(rows.where(F.expr(predicate)), files)
+        return collect_places(rows.where(F.expr(predicate)), scan.files)
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
         raise InvalidError(f"{scan.table.full_name}: cannot use {predicate!r}: {reason}") from error
-    return places
 
 
 def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from tailrace.views.dates import day_of
+from tailrace.store.local.dates import day_of
 from tailrace.views.scope import conjuncts
 
 

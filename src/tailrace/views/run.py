@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from tailrace.store import lookup, scan, spark_scan
 from tailrace.store.find_rows import Wanted, can_hold, find_rows, prune
+from tailrace.store.local.engine import execute
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import FILE, POS
@@ -29,7 +30,6 @@ from tailrace.store.spark_session import SparkProvider
 from tailrace.views import sink
 from tailrace.views.arrow_condition import arrow_condition
 from tailrace.views.local.compiled import RESULT, Compiled
-from tailrace.views.local.engine import execute
 from tailrace.views.program import Fetch, Keys, Program, State, Step, names_in
 from tailrace.views.scope import renamed
 from tailrace.views.session import small_session
@@ -160,7 +160,7 @@ class Run:
             if rows is None:
                 return None
             tables[needed] = rows
-        return execute(made, tables, limit=self._limit)
+        return execute(made.sql, made.kinds, tables, limit=self._limit)
 
     def _in_memory(self, name: str) -> pa.Table | None:
         """A relation's rows, if they are in memory or few enough to be brought there."""

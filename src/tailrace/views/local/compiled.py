@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
+from tailrace.store.local.engine import Kinds
+from tailrace.store.local.kinds import BIGINT, INT, DiffersError
 from tailrace.store.schema import Column
 from tailrace.views import sink
 from tailrace.views.definition import Definition
-from tailrace.views.local.kinds import BIGINT, INT, DiffersError
-from tailrace.views.local.queries import Kinds, Local, local_query
+from tailrace.views.local.queries import Local, local_query
 from tailrace.views.program import WEIGHT, Builder, Fetch, Keys, Program
 
 # With less left out before it, one of these may give less, or something else.

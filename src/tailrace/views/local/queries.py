@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from tailrace.store.local import kinds
+from tailrace.store.local.arithmetic import plain_zero
+from tailrace.store.local.engine import Kinds
+from tailrace.store.local.expressions import typed
+from tailrace.store.local.kinds import DiffersError, Kind
+from tailrace.store.local.typed import Typed, cast, condition, only
 from tailrace.views import sink
-from tailrace.views.local import kinds
-from tailrace.views.local.arithmetic import plain_zero
-from tailrace.views.local.expressions import typed
-from tailrace.views.local.kinds import DiffersError, Kind
-from tailrace.views.local.typed import Typed, cast, condition, only
 
 _PLACE = [sink.FILE, sink.POS]
-# The types of a relation's columns, in their order.
-Kinds = dict[str, Kind]
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
 _JOINS = {("", ""), ("", "CROSS"), ("", "INNER"), ("LEFT", ""), ("FULL", ""), ("RIGHT", "")} | {
     ("LEFT", "SEMI"),

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from tailrace.views.local import kinds
-from tailrace.views.local.kinds import BOOLEAN, NULL, DiffersError, Kind
+from tailrace.store.local import kinds
+from tailrace.store.local.kinds import BOOLEAN, NULL, DiffersError, Kind
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tailrace.views.dates import day_of
-from tailrace.views.local import kinds
-from tailrace.views.local.arithmetic import decimals, operands, plain_zero
-from tailrace.views.local.kinds import BOOLEAN, DATE, TEXT, DiffersError
-from tailrace.views.local.typed import Rule, Say, Typed, apply, cast_tree, condition, only, together
+from tailrace.store.local import kinds
+from tailrace.store.local.arithmetic import decimals, operands, plain_zero
+from tailrace.store.local.dates import day_of
+from tailrace.store.local.kinds import BOOLEAN, DATE, TEXT, DiffersError
+from tailrace.store.local.typed import Rule, Say, Typed, apply, cast_tree, condition, only, together
 
 
 def _compared(a: Typed, b: Typed) -> tuple[exp.Expr, exp.Expr]:

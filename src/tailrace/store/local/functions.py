@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from tailrace.views.local import kinds
-from tailrace.views.local.arithmetic import divided_exactly, plain_zero
-from tailrace.views.local.kinds import BIGINT, DATE, DOUBLE, INT, TEXT, DiffersError
-from tailrace.views.local.typed import Rule, Say, Typed, apply, cast, cast_tree, only
+from tailrace.store.local import kinds
+from tailrace.store.local.arithmetic import divided_exactly, plain_zero
+from tailrace.store.local.kinds import BIGINT, DATE, DOUBLE, INT, TEXT, DiffersError
+from tailrace.store.local.typed import Rule, Say, Typed, apply, cast, cast_tree, only
 
 
 def _substring(tree: exp.Substring, say: Say) -> Typed:

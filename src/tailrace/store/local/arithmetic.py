@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from tailrace.views.dates import day_of
-from tailrace.views.local import kinds
-from tailrace.views.local.kinds import DATE, DOUBLE, INT, DiffersError, Kind
-from tailrace.views.local.typed import Rule, Say, Typed, apply, cast, cast_tree, only
+from tailrace.store.local import kinds
+from tailrace.store.local.dates import day_of
+from tailrace.store.local.kinds import DATE, DOUBLE, INT, DiffersError, Kind
+from tailrace.store.local.typed import Rule, Say, Typed, apply, cast, cast_tree, only
 
 # A division of whole numbers, rounded half away from zero; made by `engine`.
 DIVIDE = "tailrace_divide"

@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.store import types
-from tailrace.views.dates import day_of
-from tailrace.views.local import arithmetic, conditions, functions, kinds
-from tailrace.views.local.kinds import (
+from tailrace.store.local import arithmetic, conditions, functions, kinds
+from tailrace.store.local.dates import day_of
+from tailrace.store.local.kinds import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -26,7 +26,7 @@ from tailrace.views.local.kinds import (
     DiffersError,
     Kind,
 )
-from tailrace.views.local.typed import Rule, Say, Typed, cast, cast_tree, only
+from tailrace.store.local.typed import Rule, Say, Typed, cast, cast_tree, only
 
 Columns = Callable[[exp.Column], Typed]
 

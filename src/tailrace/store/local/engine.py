@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tailrace.views.local.arithmetic import DIVIDE
-from tailrace.views.local.queries import Local
-from tailrace.views.program import names_in
+from tailrace.store.local.arithmetic import DIVIDE
+from tailrace.store.local.kinds import Kind
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,9 +31,13 @@ _BATCH_ROWS = 100_000
 _SHARED_PLANS = "common_subplan"
 _lock = Lock()
 _connections: list[duckdb.DuckDBPyConnection] = []
+# The types of a relation's columns, in their order.
+Kinds = dict[str, Kind]
 
 
-def execute(made: Local, tables: Mapping[str, pa.Table], *, limit: int) -> pa.Table | None:
+def execute(
+    sql: str, kinds: Kinds, tables: Mapping[str, pa.Table], *, limit: int
+) -> pa.Table | None:
     """A query's rows with Spark's values and types; None if Spark has to be asked for them.
 
     That is: if there are more rows than the limit, or too many for the memory, or it fails.
@@ -43,9 +46,9 @@ def execute(made: Local, tables: Mapping[str, pa.Table], *, limit: int) -> pa.Ta
 
     connection = _cursor()
     try:
-        for name in names_in(made.query):
-            connection.register(name, tables[name])
-        reader = connection.execute(made.sql).to_arrow_reader(_BATCH_ROWS)
+        for name, table in tables.items():
+            connection.register(name, table)
+        reader = connection.execute(sql).to_arrow_reader(_BATCH_ROWS)
         batches, count = [], 0
         for batch in reader:
             batches.append(batch)
@@ -53,7 +56,7 @@ def execute(made: Local, tables: Mapping[str, pa.Table], *, limit: int) -> pa.Ta
             if count > limit:
                 return None
         found = pa.Table.from_batches(batches, reader.schema)
-        return found.cast(pa.schema(list(made.kinds.items())))
+        return found.cast(pa.schema(list(kinds.items())))
     except (duckdb.Error, OSError, pa.ArrowException):
         # An overflow, a division by zero: Spark has its own words or values for that. What fails
         # after the first rows were fetched comes as Arrow's error.
