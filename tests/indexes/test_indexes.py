@@ -569,8 +569,21 @@ def test_what_was_built_without_deleted_rows_is_not_built_again(
     assert segments() == [(2, 50), (3, 1), (4, 1), (5, 1)]
 
 
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        # More of the same: new lists when there are more than four times as many.
+        (lambda n: [n * 0.618034 % 1, n * 0.754878 % 1], [1500, 7000]),
+        # What comes is beyond what was there, and so all in a few lists.
+        (lambda n: [n / 100, (n % 10) / 100], [1500, 4000, 7000]),
+    ],
+    ids=["evenly", "beyond"],
+)
 def test_vectors_are_divided_when_there_are_many(
-    sqlite_lake_args: LakeArgs, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    sqlite_lake_args: LakeArgs,
+    spark: SparkSession,
+    place: Callable[[int], list[float]],
+    expected: list[int],
 ) -> None:
     settings = tailrace.Settings(exact_rows=1000)
     with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
@@ -579,25 +592,19 @@ def test_vectors_are_divided_when_there_are_many(
             "doc", "near", using="vector", columns="v", options={"dimension": 2, "metric": "l2"}
         )
 
-        def add(first: int, last: int) -> None:
-            table.append([{"id": n, "v": [n / 100, (n % 10) / 100]} for n in range(first, last)])
+        def add(first: int, last: int) -> list[int]:
+            table.append([{"id": n, "v": place(n)} for n in range(first, last)])
             lake.run_until_fresh()
-            assert keys(near.search([(last - 10) / 100, 0.0], 1)) == [last - 10]
-
-        def known() -> list[int]:
+            assert keys(near.search(place(last - 10), 1)) == [last - 10]
             with lake._runtime.database.read() as connection:
                 query = sa.select(t.centroids.c.trained_rows).order_by(t.centroids.c.centroids_id)
                 return list(connection.execute(query).scalars())
 
-        add(0, 500)
-        assert known() == []
-        add(500, 1500)
-        assert known() == [1500]
-        add(1500, 4000)
-        assert known() == [1500]
-        add(4000, 7000)  # outgrown: more than four times as many
-        assert known() == [1500, 7000]
-        assert near.search([0.0, 0.0], 7000).num_rows == 7000
+        assert add(0, 500) == []
+        assert add(500, 1500) == [1500]
+        assert add(1500, 4000) == [rows for rows in expected if rows <= 4000]
+        assert add(4000, 7000) == expected
+        assert near.search(place(0), 7000).num_rows == 7000
 
 
 def test_a_purge_removes_what_no_snapshot_shows(

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -146,6 +146,13 @@ def _of_others(near: _Numbers, own: _Numbers, found: _Numbers) -> _Numbers:
     is_own = near == own[:, None]
     is_own[~is_own.any(axis=1), -1] = True
     return np.where(is_own | (near < 0), -1, found)
+
+
+def unevenness(indexes: Sequence[Any]) -> float:
+    """How many times as long as with lists of one length a search of them takes."""
+    sizes = [[index.get_list_size(n) for n in range(index.nlist)] for index in indexes]
+    counts = np.array(sizes, np.float64).sum(axis=0)
+    return float(counts.size * (counts**2).sum() / max(1.0, counts.sum() ** 2))
 
 
 def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:

@@ -23,7 +23,7 @@ from tailrace.indexes.definition import VECTOR, Definition
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.state import State, live_rows, state_at
-from tailrace.indexes.training import recalibrate, train
+from tailrace.indexes.training import recalibrate, train, unevenness
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.store.deletes import NOTHING
@@ -45,6 +45,8 @@ _LARGEST, _LARGEST_BYTES = SEGMENT_ROWS // 4, SEGMENT_BYTES // 4
 _DELETED = 0.2
 # How much larger an index may be than when its centroids were found, and its probes tried out.
 _OUTGROWN, _CALIBRATED = 4.0, 1.5
+# How uneven lists may become: those of rows like the ones that they were found from are below 2.
+_UNEVEN = 4.0
 _ROUNDS = 4
 
 
@@ -208,11 +210,14 @@ class Upkeep:
         return pieces
 
     def calibrate(self) -> None:
-        """Try out how many lists to look at, if the index has grown since that was last done."""
+        """Try out how many lists to look at, if the index has grown since that was last done.
+
+        If what came is unlike what was there, most of it is in few lists: then new ones are found.
+        """
         found = self._state()
         if found is None or found[0].definition.kind != VECTOR:
             return
-        _, state = found
+        job, state = found
         newest = state.parts.newest_centroids
         rows = sum(
             segment.rows
@@ -223,7 +228,12 @@ class Upkeep:
             return
         cache = SegmentCache(limit=self._runtime.settings.cache_bytes)
         reader = Opener(self._runtime.storage, cache).open(state, tail=False)
-        recalibrate(self._runtime, reader, newest)
+        has_grown = rows > newest.trained_rows * _CALIBRATED
+        if has_grown and unevenness(reader.divided_by(newest.id)) > _UNEVEN:
+            work = Work(reason="uneven lists", segments=state.parts.segments, trains=True)
+            self._replace(job, state, work)
+        else:
+            recalibrate(self._runtime, reader, newest)
 
 
 def choose(state: State, *, merge_segments: int, exact_rows: int) -> Work | None:
