@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
 from tailrace.indexes.cache import SegmentCache
-from tailrace.indexes.definition import FULLTEXT, Definition
+from tailrace.indexes.definition import FULLTEXT, VECTOR, Definition
 from tailrace.indexes.pack import write_pack
 from tailrace.indexes.rowmap import NAME as ROWS
 from tailrace.indexes.rowmap import key_name, write_rows
@@ -226,7 +226,9 @@ def build(
     spark = runtime.spark()
     most = max(1 if few else runtime.settings.merge_segments - 1, rows // SEGMENT_ROWS)
     tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS, most))
-    shares = split(pieces, tasks, runtime.settings.row_group_rows)
+    # Vectors are as much work to read as to divide.
+    whole = builder.definition.kind == VECTOR
+    shares = split(pieces, tasks, runtime.settings.row_group_rows, whole_groups=whole)
     return _tidy(in_tasks(spark, lambda share: list(builder.run(share)), shares))
 
 

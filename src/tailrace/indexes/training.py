@@ -55,7 +55,7 @@ def train(
     if len(sample) < _FEWEST:
         return None
     found = lists.train(definition, sample, rows)
-    probes = _try_out(definition, found, sample)
+    probes = _try_out(definition, found, sample, rows)
     directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
     try:
         path = f"{table.path}{new_object_name(txn.object_owner(), ending='segment')}"
@@ -69,8 +69,7 @@ def train(
         lists=len(found),
         trained_rows=rows,
         probes=probes,
-        # A sample is sparser than all rows, and so asks for more lists rather than for fewer: one
-        # that is large enough will do, until the index has grown.
+        # A large sample stands for all rows, until the index has grown.
         calibrated_rows=rows if len(sample) * _ENOUGH >= rows else len(sample),
     )
     with runtime.database.write() as connection:
@@ -123,18 +122,23 @@ def _sample(
     return prepared(definition, sample), rows * there // max(1, count)
 
 
-def _try_out(definition: Definition, centroids: Vectors, sample: Vectors) -> int:
-    """How many lists to look at, by the sample alone."""
+def _try_out(definition: Definition, centroids: Vectors, sample: Vectors, rows: int) -> int:
+    """How many lists to look at, by a sample of so many rows alone.
+
+    Of the nearest rows, it has its share: so the fewer there are of them, the fewer of its own are
+    asked for. That there is at least one makes a small sample ask for too many lists, if anything.
+    """
     import faiss
 
     from tailrace.indexes.vectors import centroids as lists
     from tailrace.indexes.vectors.library import metric_of
 
+    count = max(1, round(lists.NEIGHBOURS * len(sample) / max(1, rows)))
     random = np.random.default_rng(2)
-    own = np.sort(random.permutation(len(sample))[: lists.QUERIES])
+    own = np.sort(random.permutation(len(sample))[: lists.SAMPLE_QUERIES])
     queries = sample[own]
     quantizer = lists.as_index(definition, centroids)
-    _, near = faiss.knn(queries, sample, lists.NEIGHBOURS + 1, metric_of(definition))
+    _, near = faiss.knn(queries, sample, count + 1, metric_of(definition))
     _, found = quantizer.search(sample[np.maximum(near, 0).ravel()], 1)
     return lists.probes_for(
         quantizer, queries, _of_others(near, own, found.reshape(near.shape)), definition.recall

@@ -78,18 +78,28 @@ def read(storage: Storage, piece: Piece, columns: Sequence[Column]) -> Iterator[
                 continue
             count = int(starts[group + 1] - starts[group])
             rows = named_rows(parquet.read_row_group(group, columns=names), columns, count)
-            if len(wanted) < count:
-                rows = rows.take(pa.array(wanted - starts[group]))
-            yield wanted, rows
+            yield wanted, _some(rows, wanted - starts[group])
 
 
-def split(pieces: Sequence[Piece], tasks: int, group_rows: int) -> list[list[Piece]]:
-    """The pieces in about equal shares: whole row groups, where there are enough of them.
+def _some(rows: pa.Table, places: Positions) -> pa.Table:
+    """Some rows of a table; no copy, where they are one after the other."""
+    first, count = int(places[0]), len(places)
+    if int(places[-1]) - first + 1 == count:
+        return rows.slice(first, count)
+    return rows.take(pa.array(places))
 
-    Else several tasks read the same group, each for its own rows of it: reading is the lesser part.
+
+def split(
+    pieces: Sequence[Piece], tasks: int, group_rows: int, *, whole_groups: bool = False
+) -> list[list[Piece]]:
+    """The pieces in about equal shares: of whole row groups, where there are enough of them.
+
+    Else several tasks read the same group, each for its own rows of it. With `whole_groups`, they
+    never do: for rows of which reading is the greater part of the work.
     """
     share = -(-sum(piece.rows for piece in pieces) // max(1, tasks))
-    cut = [part for piece in pieces for part in _cut(piece, min(group_rows, max(1, share)))]
+    most = group_rows if whole_groups else min(group_rows, max(1, share))
+    cut = [part for piece in pieces for part in _cut(piece, most)]
     shares: list[list[Piece]] = [[]]
     held = 0
     for part in cut:
