@@ -124,29 +124,27 @@ class Reader:
 
     def _hits(self, found: list[tuple[float, int, int]]) -> Hits:
         columns = self.state.table.key_columns
-        count = len(found)
-        orders = np.fromiter((order for _, order, _ in found), np.int64, count)
-        positions = np.fromiter((position for _, _, position in found), np.int64, count)
-        files, places = np.empty(count, np.int64), np.empty(count, np.int64)
-        keys: list[pa.Table] = []
-        ranks: list[npt.NDArray[np.int64]] = []
-        for order in np.unique(orders):
-            own = np.flatnonzero(orders == order)
+        scores, orders, positions = zip(*found, strict=True) if found else ((), (), ())
+        owners, within = np.array(orders, np.int64), np.array(positions, np.int64)
+        files, places = np.empty(len(found), np.int64), np.empty(len(found), np.int64)
+        # Segment by segment, and then in the order of the hits again.
+        keys: list[list[pa.Array]] = [[pa.array([], column.type)] for column in columns]
+        ranks = [np.empty(0, np.int64)]
+        for order in sorted(set(orders)):
+            own = np.flatnonzero(owners == order)
             rows = self._segments[order].rows
-            files[own], places[own] = rows.files[positions[own]], rows.positions[positions[own]]
-            if columns:
-                keys.append(rows.key_rows(positions[own], columns))
-                ranks.append(own)
-        table = pa.schema([(c.name, c.type) for c in columns]).empty_table()
-        if keys:
-            table = pa.concat_tables(keys) if len(keys) > 1 else keys[0]
-            if len(keys) > 1:
-                table = table.take(pa.array(np.argsort(np.concatenate(ranks), kind="stable")))
+            files[own], places[own] = rows.files[within[own]], rows.positions[within[own]]
+            for parts, values in zip(keys, rows.key_values(within[own], columns), strict=True):
+                parts.append(values)
+            ranks.append(own)
+        back = pa.array(np.argsort(np.concatenate(ranks), kind="stable"))
+        schema = pa.schema([(column.name, column.type) for column in columns])
+        arrays = [pa.concat_arrays(parts).take(back) for parts in keys]
         return Hits(
-            scores=np.fromiter((score for score, _, _ in found), np.float64, count),
+            scores=np.array(scores, np.float64),
             files=files,
             positions=places,
-            keys=table,
+            keys=pa.Table.from_arrays(arrays, schema=schema),
         )
 
 

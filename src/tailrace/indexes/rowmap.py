@@ -100,8 +100,12 @@ class RowMap:
             if wanted[start:stop].any()
         }
 
-    def key_rows(self, positions: Numbers, columns: Sequence[Column]) -> pa.Table:
-        """The keys of some rows, under the names and types that they have now."""
-        found = self.keys.take(pa.array(positions))
-        arrays = [found.column(key_name(column)).cast(column.type) for column in columns]
-        return pa.table(arrays, names=[column.name for column in columns])
+    def key_values(self, positions: Numbers, columns: Sequence[Column]) -> list[pa.Array]:
+        """The keys of some rows, a column each, with the types that they have now."""
+        found, chosen = [], pa.array(positions)
+        for column in columns:
+            held = self.keys.column(key_name(column))
+            values = held.chunk(0) if held.num_chunks else pa.array([], held.type)
+            values = values.take(chosen)
+            found.append(values if values.type == column.type else values.cast(column.type))
+        return found
