@@ -19,7 +19,8 @@ class Settings:
     local_bytes: int = 256 * 1024 * 1024
     # Rows of a change, or that a change leads to, which a view's refresh works on in memory before
     # Spark is asked: some hundred megabytes, as only the columns that the view uses are held.
-    # With 0, Spark does all of it.
+    # Also the rows of a table that a condition is asked of here, a row group at a time. With 0,
+    # Spark does all of it.
     memory_rows: int = 4_000_000
     # Key values that the driver compares, one row group at a time, before a Spark join is cheaper.
     local_keys: int = 32_000_000
