@@ -574,10 +574,12 @@ def test_what_was_built_without_deleted_rows_is_not_built_again(
     [
         # More of the same: new lists when there are more than four times as many.
         (lambda n: [n * 0.618034 % 1, n * 0.754878 % 1], [1500, 7000]),
+        # Uneven from the start, as half of the vectors are the same: no others would be better.
+        (lambda n: [0.5, 0.5] if n % 2 else [n * 0.618034 % 1, n * 0.754878 % 1], [1500, 7000]),
         # What comes is beyond what was there, and so all in a few lists.
         (lambda n: [n / 100, (n % 10) / 100], [1500, 4000, 7000]),
     ],
-    ids=["evenly", "beyond"],
+    ids=["evenly", "unevenly", "beyond"],
 )
 def test_vectors_are_divided_when_there_are_many(
     sqlite_lake_args: LakeArgs,

@@ -13,25 +13,30 @@ import numpy as np
 import pytest
 
 import tailrace
-from tailrace.store.local.predicate import matching_here
+from tailrace.store import lookup, predicate
+from tailrace.store.local.predicate import find, say
 from tailrace.store.scan import to_arrow_with_places
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tailrace.store.keys import Places
+    from tailrace.store.scan import Scan
 
 SEED = 20
 HERE = [
     "n > 3", "N BETWEEN 2 AND 5", "n IS NULL OR s = 'red'", "NOT (n > 3)", "n <> 3 AND ok",
     "s LIKE 'r%'", "s IN ('red', 'blue', NULL)", "price >= 1.5", "price * n > 10", "x > 0.5",
-    "x = 0.0", "day < '2024-06-01'", "day >= DATE '2024-02-29' AND `the name` = 'x'",
+    "x = 0.0", "x IN (0.0, 1, 2)", "ok = (n > 3)",
+    "day < '2024-06-01'", "day >= DATE '2024-02-29' AND `the name` = 'x'",
     "coalesce(n, 0) % 2 = 0", "length(s) = 3", "CASE WHEN ok THEN n > 2 ELSE s = 'red' END",
     "id > 1000000", "id >= 0",
 ]  # fmt: skip
 # What DuckDB may see otherwise, or not at all: only Spark may answer.
 ONLY_SPARK = [
     "s RLIKE '^r'", "n = '3'", "upper(s) = 'RED'", "array_contains(tags, 'a')", "size(tags) > 1",
+    "ok = n > 3", "least(n) = 1", "substring(s) = 'r'", "year() = 1", "n = 1; n = 2",
     "true",
 ]  # fmt: skip
 
@@ -69,6 +74,11 @@ def lake(sqlite_lake: tailrace.Lake) -> tailrace.Lake:
     return sqlite_lake
 
 
+def matching_here(lake: tailrace.Lake, scan: Scan, condition: str) -> Places | None:
+    said = say(condition, scan.table)
+    return None if said is None else find(lake.runtime, scan, said)
+
+
 def as_lists(places: Places) -> dict[int, list[int]]:
     return {key: list(map(int, found)) for key, found in places.items()}
 
@@ -82,7 +92,7 @@ def test_what_is_found_here_is_what_spark_finds(lake: tailrace.Lake) -> None:
         scan = txn.scan("main", "t")
     places = to_arrow_with_places(lake.runtime, scan).to_pylist()
     for number, condition in enumerate(HERE):
-        here = matching_here(lake.runtime, scan, condition)
+        here = matching_here(lake, scan, condition)
         assert here is not None, f"{condition} was left to Spark"
         found = as_lists(here)
         mine = [row["id"] for row in places if row["_pos"] in found.get(row["_file"], ())]
@@ -93,27 +103,52 @@ def test_what_is_found_here_is_what_spark_finds(lake: tailrace.Lake) -> None:
 def test_what_may_mean_something_else_is_left_to_spark(lake: tailrace.Lake) -> None:
     with lake.transaction() as txn:
         scan = txn.scan("main", "t")
-        found = {text: matching_here(lake.runtime, scan, text) for text in ONLY_SPARK}
+        found = {text: matching_here(lake, scan, text) for text in ONLY_SPARK}
     assert found == dict.fromkeys(ONLY_SPARK)
 
 
-def test_many_rows_are_left_to_spark(lake: tailrace.Lake) -> None:
+@pytest.mark.parametrize("limit", [{"memory_rows": 299}, {"local_bytes": 100}])
+def test_what_is_too_large_is_left_to_spark(
+    lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch, limit: dict[str, int]
+) -> None:
+    asked = []
+    monkeypatch.setattr(predicate, "_with_spark", lambda *_: asked.append(True) or {})
     with lake.transaction() as txn:
         scan = txn.scan("main", "t")
-    few = replace(lake.runtime, settings=tailrace.Settings(memory_rows=299))
-    assert matching_here(few, scan, "n > 3") is None
-    assert matching_here(lake.runtime, scan, "n > 3") is not None
+    few = replace(lake.runtime, settings=replace(lake.runtime.settings, **limit))
+    for runtime, expected in ((lake.runtime, []), (few, [True])):
+        predicate.matching(runtime, scan, "n > 3", lambda ids: stats(lake, scan, ids))
+        assert asked == expected
+
+
+def stats(lake: tailrace.Lake, scan: Scan, ids: Iterable[int]) -> Any:
+    with lake.runtime.database.read() as connection:
+        return lookup.file_stats(connection, scan.table, tuple(ids), scan.at)
+
+
+@pytest.mark.parametrize("condition", ["n + 1 > 0", "n * 2 > 0", "2 - n > 0", "n - (2 - 1) > 0"])
+def test_what_overflows_is_left_to_spark(lake: tailrace.Lake, condition: str) -> None:
+    table = lake.table("t")
+    numbers = {"id": 1000, "n": 2**31 - 1}, {"id": 1001, "n": -(2**31)}
+    nothing = dict.fromkeys(table.to_arrow().column_names)
+    table.append([nothing | row for row in numbers])
+    with lake.transaction() as txn:
+        scan = txn.scan("main", "t")
+    assert matching_here(lake, scan, condition) is None
+    with pytest.raises(tailrace.InvalidError, match="OVERFLOW"):
+        table.delete(condition)
+    assert table.to_arrow().num_rows == 262
 
 
 def test_several_threads_ask_at_once(lake: tailrace.Lake) -> None:
     with lake.transaction() as txn:
         scan = txn.scan("main", "t")
-    expected = [as_lists(matching_here(lake.runtime, scan, c) or {}) for c in HERE]
+    expected = [as_lists(matching_here(lake, scan, c) or {}) for c in HERE]
     wrong: list[str] = []
 
     def ask() -> None:
         for condition, want in zip(HERE, expected, strict=True):
-            found = matching_here(lake.runtime, scan, condition)
+            found = matching_here(lake, scan, condition)
             if found is None or as_lists(found) != want:
                 wrong.append(condition)
 

@@ -196,6 +196,23 @@ class Opener:
                     self._cache.use(self._storage, segment.path, segment.checksum, RowMap.read),
                 )
 
+    def list_sizes(self, state: State, centroids: Centroids) -> npt.NDArray[np.int64]:
+        """How many vectors are in each of the lists of some centroids."""
+        from tailrace.indexes.vectors.writer import read_lists
+
+        sizes = np.zeros(centroids.lists, np.int64)
+        for segment in state.parts.segments:
+            if segment.path and segment.centroids == centroids.id:
+                found = self._cache.use(self._storage, segment.path, segment.checksum, read_lists)
+                sizes += np.bincount(found, minlength=centroids.lists)
+        return sizes
+
+    def first_unevenness(self, centroids: Centroids) -> float:
+        """How uneven the lists of some centroids were when these were found."""
+        from tailrace.indexes.vectors.centroids import first_unevenness
+
+        return self._cache.use(self._storage, centroids.path, centroids.checksum, first_unevenness)
+
     def _open(self, state: State, segment: Segment) -> OpenSegment:
         def read(directory: Path) -> OpenSegment:
             return self._read(state.definition, segment, directory, state.parts.centroids)

@@ -105,7 +105,8 @@ class RowMap:
         found, chosen = [], pa.array(positions)
         for column in columns:
             held = self.keys.column(key_name(column))
-            values = held.chunk(0) if held.num_chunks else pa.array([], held.type)
-            values = values.take(chosen)
+            # Of one chunk, unless that were too large; Arrow is quicker with an array.
+            one = held.num_chunks == 1
+            values = held.chunk(0).take(chosen) if one else held.take(chosen).combine_chunks()
             found.append(values if values.type == column.type else values.cast(column.type))
         return found

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _Numbers = npt.NDArray[np.int64]
 _SPREAD = 4  # rows looked at for each that is taken
+_GROUPS = 12  # row groups looked at, if there are as many: rows near each other may be alike
 _FEWEST = 400  # of the sample: from fewer, there is nothing to learn
 _ENOUGH = 4  # rows for each of the sample, up to which it stands for all
 
@@ -44,22 +45,27 @@ def train(
     definition: Definition,
     table: TableInfo,
     pieces: Sequence[Piece],
+    vectors: int | None = None,
 ) -> Centroids | None:
     """Find centroids for the rows of some pieces, from a sample of them.
 
-    None, if there are too few vectors: most may be NULL.
+    `vectors`: how many the pieces have; if that is not known, the sample tells about how many. None
+    if there are too few of them: most may be NULL.
     """
     from tailrace.indexes.vectors import centroids as lists
 
-    sample, rows = _sample(runtime, definition, table, pieces)
+    sample, about = _sample(runtime, definition, table, pieces)
     if len(sample) < _FEWEST:
         return None
+    rows = about if vectors is None else vectors
     found = lists.train(definition, sample, rows)
-    probes = _try_out(definition, found, sample, rows)
+    quantizer = lists.as_index(definition, found)
+    probes = _try_out(definition, quantizer, sample, rows)
     directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
     try:
         path = f"{table.path}{new_object_name(txn.object_owner(), ending='segment')}"
-        size, checksum = write_pack(runtime.storage, path, [lists.save(directory, found)])
+        files = lists.save(directory, found, lists.unevenness_of(quantizer, sample))
+        size, checksum = write_pack(runtime.storage, path, files)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     made = Centroids(
@@ -92,14 +98,14 @@ def _sample(
     random = np.random.default_rng(1)
     groups = [
         piece
-        for share in split(pieces, len(pieces) or 1, runtime.settings.row_group_rows)
+        for share in split(pieces, 1, runtime.settings.row_group_rows, whole_groups=True)
         for piece in share
         if piece.rows
     ]
     looked_at: list[Piece] = []
     count = 0
     for number in random.permutation(len(groups)):
-        if count >= wanted * _SPREAD:
+        if count >= wanted * _SPREAD and len(looked_at) >= _GROUPS:
             break
         looked_at.append(groups[number])
         count += groups[number].rows
@@ -122,11 +128,11 @@ def _sample(
     return prepared(definition, sample), rows * there // max(1, count)
 
 
-def _try_out(definition: Definition, centroids: Vectors, sample: Vectors, rows: int) -> int:
+def _try_out(definition: Definition, quantizer: Any, sample: Vectors, rows: int) -> int:
     """How many lists to look at, by a sample of so many rows alone.
 
     Of the nearest rows, it has its share: so the fewer there are of them, the fewer of its own are
-    asked for. That there is at least one makes a small sample ask for too many lists, if anything.
+    asked for. A small sample is not to be trusted: upkeep tries out again with all rows.
     """
     import faiss
 
@@ -137,7 +143,6 @@ def _try_out(definition: Definition, centroids: Vectors, sample: Vectors, rows: 
     random = np.random.default_rng(2)
     own = np.sort(random.permutation(len(sample))[: lists.SAMPLE_QUERIES])
     queries = sample[own]
-    quantizer = lists.as_index(definition, centroids)
     _, near = faiss.knn(queries, sample, count + 1, metric_of(definition))
     _, found = quantizer.search(sample[np.maximum(near, 0).ravel()], 1)
     return lists.probes_for(
@@ -150,13 +155,6 @@ def _of_others(near: _Numbers, own: _Numbers, found: _Numbers) -> _Numbers:
     is_own = near == own[:, None]
     is_own[~is_own.any(axis=1), -1] = True
     return np.where(is_own | (near < 0), -1, found)
-
-
-def unevenness(indexes: Sequence[Any]) -> float:
-    """How many times as long as with lists of one length a search of them takes."""
-    sizes = [[index.get_list_size(n) for n in range(index.nlist)] for index in indexes]
-    counts = np.array(sizes, np.float64).sum(axis=0)
-    return float(counts.size * (counts**2).sum() / max(1.0, counts.sum() ** 2))
 
 
 def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:

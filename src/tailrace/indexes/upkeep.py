@@ -23,7 +23,7 @@ from tailrace.indexes.definition import VECTOR, Definition
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.state import State, live_rows, state_at
-from tailrace.indexes.training import recalibrate, train, unevenness
+from tailrace.indexes.training import recalibrate, train
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.store.deletes import NOTHING
@@ -45,8 +45,8 @@ _LARGEST, _LARGEST_BYTES = SEGMENT_ROWS // 4, SEGMENT_BYTES // 4
 _DELETED = 0.2
 # How much larger an index may be than when its centroids were found, and its probes tried out.
 _OUTGROWN, _CALIBRATED = 4.0, 1.5
-# How uneven lists may become: those of rows like the ones that they were found from are below 2.
-_UNEVEN = 4.0
+# How many times as uneven as at first lists may become.
+_UNEVEN = 3.0
 _ROUNDS = 4
 
 
@@ -148,7 +148,10 @@ class Upkeep:
             if definition.kind == VECTOR:
                 centroids = state.parts.newest_centroids
                 if work.trains:
-                    centroids = train(runtime, txn, job.id, definition, state.table, pieces)
+                    vectors = round(sum(live_rows(state).values()))
+                    centroids = train(
+                        runtime, txn, job.id, definition, state.table, pieces, vectors
+                    )
                     if centroids is None and work.reason != "rebuild":
                         raise ConflictError("too few vectors were found to divide them")
                 elif work.reason == "rebuild":
@@ -196,10 +199,7 @@ class Upkeep:
         pieces = [state.live_piece(key) for key in sorted(whole)]
         shared = [segment for segment in work.segments if set(segment.files) & (named & others)]
         if shared:
-            opener = Opener(
-                self._runtime.storage, SegmentCache(limit=self._runtime.settings.cache_bytes)
-            )
-            for segment, rows in opener.row_maps(shared):
+            for segment, rows in self._opener().row_maps(shared):
                 hidden = rows.find(state.gone)
                 for key, positions in rows.by_file(~hidden).items():
                     if key not in whole:
@@ -226,14 +226,23 @@ class Upkeep:
         )
         if newest is None or rows <= newest.calibrated_rows * _CALIBRATED:
             return
-        cache = SegmentCache(limit=self._runtime.settings.cache_bytes)
-        reader = Opener(self._runtime.storage, cache).open(state, tail=False)
-        has_grown = rows > newest.trained_rows * _CALIBRATED
-        if has_grown and unevenness(reader.divided_by(newest.id)) > _UNEVEN:
+        if rows > newest.trained_rows * _CALIBRATED and self._is_uneven(state, newest):
             work = Work(reason="uneven lists", segments=state.parts.segments, trains=True)
             self._replace(job, state, work)
         else:
-            recalibrate(self._runtime, reader, newest)
+            recalibrate(self._runtime, self._opener().open(state, tail=False), newest)
+
+    def _opener(self) -> Opener:
+        cache = SegmentCache(limit=self._runtime.settings.cache_bytes)
+        return Opener(self._runtime.storage, cache)
+
+    def _is_uneven(self, state: State, centroids: Centroids) -> bool:
+        """Whether what came since these were found is in few of the lists."""
+        from tailrace.indexes.vectors.centroids import unevenness
+
+        opener = self._opener()
+        sizes = opener.list_sizes(state, centroids)
+        return unevenness(sizes) > _UNEVEN * opener.first_unevenness(centroids)
 
 
 def choose(state: State, *, merge_segments: int, exact_rows: int) -> Work | None:

@@ -94,8 +94,8 @@ def split(
 ) -> list[list[Piece]]:
     """The pieces in about equal shares: of whole row groups, where there are enough of them.
 
-    Else several tasks read the same group, each for its own rows of it. With `whole_groups`, they
-    never do: for rows of which reading is the greater part of the work.
+    Else several tasks read the same group, each for its own rows of it. With `whole_groups`, each
+    group of the usual size has one task: for rows of which reading is much of the work.
     """
     share = -(-sum(piece.rows for piece in pieces) // max(1, tasks))
     most = group_rows if whole_groups else min(group_rows, max(1, share))

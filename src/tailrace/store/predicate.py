@@ -19,7 +19,7 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import stats
 from tailrace.store.files import ColumnStats
 from tailrace.store.keys import Places, collect_places
-from tailrace.store.local.predicate import matching_here
+from tailrace.store.local import predicate as local
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo
@@ -45,11 +45,25 @@ def matching(
 ) -> Places:
     """The places of a scan's rows for which a predicate is true."""
     conditions = list(necessary_conditions(predicate, scan.table))
-    known = read_stats({column.id for column, _, _ in conditions}) if conditions else {}
+    said = local.say(predicate, scan.table)
+    asked = {column.id for column, _, _ in conditions}
+    asked |= {column.id for column in said.columns} if said is not None else set()
+    known = read_stats(asked) if asked else {}
     files = tuple(live for live in scan.files if _may_match(live, conditions, known))
     pruned = Scan(table=scan.table, at=scan.at, files=files)
-    here = matching_here(runtime, pruned, predicate)
-    return here if here is not None else _with_spark(runtime, pruned, predicate)
+    if said is not None and _is_small(runtime, pruned, said, known):
+        here = local.find(runtime, pruned, said)
+        if here is not None:
+            return here
+    return _with_spark(runtime, pruned, predicate)
+
+
+def _is_small(runtime: Runtime, scan: Scan, said: local.Said, known: Stats) -> bool:
+    """Whether this process may read the columns that a condition needs."""
+    limits = runtime.settings
+    own = [_stats(live, known) for live in scan.files]
+    size = sum(s[c.id].size for s in own for c in said.columns if c.id in s)
+    return scan.rows <= limits.memory_rows and size <= limits.local_bytes
 
 
 def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
@@ -117,9 +131,15 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> Any:
     return -number if negative else number
 
 
+def _stats(live: LiveFile, known: Stats) -> Mapping[int, ColumnStats]:
+    """What is known of a file's columns: of one that is not committed, it says so itself."""
+    if live.file.id < 0:
+        return {stats.column_id: stats for stats in live.file.stats}
+    return known.get(live.file.id, {})
+
+
 def _may_match(live: LiveFile, conditions: list[Condition], known: Stats) -> bool:
-    file = live.file
-    found = {s.column_id: s for s in file.stats} if file.id < 0 else known.get(file.id, {})
+    found = _stats(live, known)
     for column, kind, value in conditions:
         bounds = stats.of_text(column.type, found.get(column.id))
         if bounds is not None and not _POSSIBLE[kind](*bounds, value):

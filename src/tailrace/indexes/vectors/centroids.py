@@ -6,6 +6,7 @@ as if they were one. New ones are found when the index has outgrown them.
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import numpy.typing as npt
 from tailrace.indexes.definition import COSINE, Definition
 from tailrace.indexes.vectors.library import Vectors, flat_index
 
-NAME = "centroids.npy"
+NAME, SAMPLE = "centroids.npy", "sample.json"
 _PER_LIST = 64  # vectors of the sample for each list: faiss asks for 39
+_COUNTED = 16_384  # of the sample, whose lists are counted
 _SAMPLE_BYTES = 256 * 1024**2
 _ROUNDS = 6  # faiss makes 10: of those, the last four were not seen to make better lists
 # What the number of lists to look at is tried out with: fewer with all rows, of which each query
@@ -55,10 +57,28 @@ def train(definition: Definition, sample: Vectors, rows: int) -> Vectors:
     return found
 
 
-def save(directory: Path, centroids: Vectors) -> Path:
-    """Write them to a file."""
+def save(directory: Path, centroids: Vectors, sample_unevenness: float) -> list[Path]:
+    """Write them to files, with how uneven the lists of the sample are."""
     np.save(directory / NAME, centroids)
-    return directory / NAME
+    (directory / SAMPLE).write_text(json.dumps({"unevenness": sample_unevenness}))
+    return [directory / NAME, directory / SAMPLE]
+
+
+def first_unevenness(directory: Path) -> float:
+    """How uneven the lists of the sample were."""
+    return float(json.loads((directory / SAMPLE).read_text())["unevenness"])
+
+
+def unevenness_of(quantizer: Any, sample: Vectors) -> float:
+    """How uneven the lists of some vectors are."""
+    _, found = quantizer.search(sample[:_COUNTED], 1)
+    return unevenness(np.bincount(found.ravel(), minlength=quantizer.ntotal))
+
+
+def unevenness(sizes: npt.NDArray[Any]) -> float:
+    """How many times as long as with lists of one size a search of lists of these sizes takes."""
+    counts = sizes.astype(np.float64)
+    return float(counts.size * (counts**2).sum() / max(1.0, counts.sum() ** 2))
 
 
 def as_index(definition: Definition, centroids: Vectors) -> Any:

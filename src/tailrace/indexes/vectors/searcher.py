@@ -19,7 +19,7 @@ from tailrace.indexes.vectors.library import (
     metric_of,
     one_thread,
 )
-from tailrace.indexes.vectors.writer import LISTS, VECTORS
+from tailrace.indexes.vectors.writer import VECTORS, read_lists
 
 Flags = npt.NDArray[np.bool_]
 # Up to so many rows that may be found, all of them are compared: lists only help with more.
@@ -43,7 +43,7 @@ class OpenVectors:
             flat.add(np.ascontiguousarray(vectors))
             return OpenVectors(flat, None)
         index = divided_index(definition, quantizer, half=vectors.dtype == np.float16)
-        lists = np.load(directory / LISTS).astype(np.int64)
+        lists = read_lists(directory)
         middles = all_of(quantizer)
         for start in range(0, len(lists), 65_536):
             part = lists[start : start + 65_536]

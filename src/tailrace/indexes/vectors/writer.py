@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.indexes.definition import Definition
@@ -55,3 +56,9 @@ class VectorWriter:
             return [directory / VECTORS]
         np.save(directory / LISTS, np.concatenate(self._lists))
         return [directory / VECTORS, directory / LISTS]
+
+
+def read_lists(directory: Path) -> npt.NDArray[np.int64]:
+    """The list of each vector of a segment that is divided."""
+    found: npt.NDArray[np.int64] = np.load(directory / LISTS).astype(np.int64)
+    return found

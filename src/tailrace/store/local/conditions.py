@@ -10,6 +10,8 @@ from tailrace.store.local.dates import day_of
 from tailrace.store.local.kinds import BOOLEAN, DATE, TEXT, DiffersError
 from tailrace.store.local.typed import Rule, Say, Typed, apply, cast_tree, condition, only, together
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+
 
 def _compared(a: Typed, b: Typed) -> tuple[exp.Expr, exp.Expr]:
     if a.kind != b.kind and kinds.is_exact(a.kind) and kinds.is_exact(b.kind):
@@ -34,6 +36,9 @@ def _as_day(value: Typed) -> Typed:
 
 def _comparison(function: type[exp.Binary]) -> Rule:
     def rule(tree: exp.Binary, say: Say) -> Typed:
+        if isinstance(tree.expression, _COMPARISONS):
+            # Spark goes from left to right; sqlglot lets some of them bind tighter than others.
+            raise DiffersError(tree.sql("spark")[:80])
         a, b = _compared(*operands(tree, say))
         return Typed(apply(function, a, b), BOOLEAN)
 
@@ -65,7 +70,9 @@ def _in(tree: exp.In, say: Say) -> Typed:
     only(tree, {"this", "expressions"})
     value = say(tree.this)
     others = [say(other) for other in tree.expressions]
-    made, _ = together([value, *others])
+    made, kind = together([value, *others])
+    if kinds.is_floating(kind):  # as where two are compared
+        made = [plain_zero(one, kind) for one in made]
     return Typed(exp.Paren(this=exp.In(this=made[0], expressions=made[1:])), BOOLEAN)
 
 
@@ -111,9 +118,12 @@ def _if(tree: exp.If, say: Say) -> Typed:
 
 def _one_of(function: str) -> Rule:
     """COALESCE, LEAST and GREATEST: NULLs are passed over."""
+    least = 1 if function == "coalesce" else 2
 
     def rule(tree: exp.Func, say: Say) -> Typed:
         only(tree, {"this", "expressions", "ignore_nulls"})
+        if 1 + len(tree.expressions) < least:
+            raise DiffersError(f"{function} of one value")
         made, kind = together([say(part) for part in (tree.this, *tree.expressions)])
         return Typed(exp.Anonymous(this=function, expressions=made), kind)
 
@@ -121,10 +131,7 @@ def _one_of(function: str) -> Rule:
 
 
 RULES: dict[type[exp.Expr], Rule] = {
-    **{
-        function: _comparison(function)
-        for function in (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
-    },
+    **{function: _comparison(function) for function in _COMPARISONS},
     exp.And: _connected(exp.And),
     exp.Or: _connected(exp.Or),
     exp.Not: _not,

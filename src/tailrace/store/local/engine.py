@@ -29,6 +29,9 @@ ELSE sign(n) * sign(d) * ((2 * abs(n) + abs(d)) // (2 * abs(d))) END
 """
 _BATCH_ROWS = 100_000
 _SHARED_PLANS = "common_subplan"
+# It makes `n > -1` of `n + 1 > 0`: then no overflow says that Spark has to be asked.
+_REWRITER = "expression_rewriter"
+_OPTIMIZERS = "SELECT name FROM duckdb_optimizers()"
 _lock = Lock()
 _connections: list[duckdb.DuckDBPyConnection] = []
 # The types of a relation's columns, in their order.
@@ -72,7 +75,7 @@ def _cursor() -> duckdb.DuckDBPyConnection:
     with _lock:
         if not _connections:
             connection = duckdb.connect(":memory:")
-            without_shared_plans(connection)
+            _without(connection, _SHARED_PLANS, _REWRITER)
             for statement in (*_SETTINGS, _DIVIDE):
                 connection.execute(statement)
             _connections.append(connection)
@@ -82,9 +85,13 @@ def _cursor() -> duckdb.DuckDBPyConnection:
 def without_shared_plans(connection: duckdb.DuckDBPyConnection) -> None:
     """Keep DuckDB from planning parts of a query that are alike only once.
 
-    Version 1.5 then mixes up their columns. Not all versions know this optimizer, and to name one
-    that they don't know is an error.
+    Version 1.5 then mixes up their columns.
     """
-    known = connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
-    if (_SHARED_PLANS,) in known:
-        connection.execute(f"SET disabled_optimizers = '{_SHARED_PLANS}'")
+    _without(connection, _SHARED_PLANS)
+
+
+def _without(connection: duckdb.DuckDBPyConnection, *optimizers: str) -> None:
+    """Turn optimizers off. Versions differ in what they know, and to name another is an error."""
+    known = {name for (name,) in connection.execute(_OPTIMIZERS).fetchall()}
+    named = ",".join(name for name in optimizers if name in known)
+    connection.execute(f"SET disabled_optimizers = '{named}'")

@@ -34,7 +34,9 @@ Columns = Callable[[exp.Column], Typed]
 def typed(tree: exp.Expr, columns: Columns) -> Typed:
     """An expression over columns."""
 
-    def say(part: exp.Expr) -> Typed:
+    def say(part: exp.Expr | None) -> Typed:
+        if part is None:
+            raise DiffersError(f"something is missing in {tree.sql('spark')[:80]}")
         if isinstance(part, exp.Column):
             return columns(part)
         rule = _RULES.get(type(part))

@@ -16,7 +16,9 @@ def _substring(tree: exp.Substring, say: Say) -> Typed:
     value = say(tree.this)
     parts = [tree.args[part] for part in ("start", "length") if tree.args.get(part)]
     numbers = [part.this for part in parts if isinstance(part, exp.Literal)]
-    plain = len(numbers) == len(parts) and all(map(str.isdigit, numbers)) and int(numbers[0]) > 0
+    plain = (
+        0 < len(numbers) == len(parts) and all(map(str.isdigit, numbers)) and int(numbers[0]) > 0
+    )
     if value.kind != TEXT or not plain:
         raise DiffersError(tree.sql("spark")[:80])
     return Typed(

@@ -1,10 +1,13 @@
 """The rows of a table that a condition is true of, found in this process.
 
-Always true: what is found is what Spark would find; None where that is not certain, or where the
-work is worth a Spark job. A row group is held at a time, with the columns that the condition names.
+Always true: what is found is what Spark would find; nothing is said of conditions of which that is
+not certain. Each thread holds a row group at a time, with the columns that the condition names.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Event
 
 import numpy as np
 import pyarrow as pa
@@ -23,46 +26,54 @@ from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import POS, Column, TableInfo
 
 _ROWS = "rows"
-Found = dict[int, Positions]
 
 
-def matching_here(runtime: Runtime, scan: Scan, predicate: str) -> Found | None:
-    """The places of a scan's rows for which a predicate is true; None: ask Spark."""
-    if scan.rows > runtime.settings.memory_rows:
-        return None
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A condition as DuckDB is asked about it."""
+
+    sql: str  # a query for the positions of rows
+    columns: tuple[Column, ...]  # that it needs
+
+
+def say(predicate: str, table: TableInfo) -> Said | None:
+    """A condition with Spark's meaning; None if Spark has to be asked."""
     try:
-        sql, columns = _said(predicate, scan.table)
+        return _said(predicate, table)
     except (DiffersError, sqlglot.errors.SqlglotError, RecursionError):
         return None
-    names = [_label(column) for column in columns]
 
-    def find(live: LiveFile) -> Positions | None:
+
+def find(runtime: Runtime, scan: Scan, said: Said) -> dict[int, Positions] | None:
+    """The places of a scan's rows for which a condition is true; None if Spark has to be asked."""
+    names = [_label(column) for column in said.columns]
+    given_up = Event()
+
+    def find_in(live: LiveFile) -> Positions:
         dead = live.dead(runtime, scan.at) if live.has_deletes else NOTHING.positions
         every = [NOTHING.positions]
-        for positions, rows in read(runtime.storage, piece_without(live.file, dead), columns):
+        for positions, rows in read(runtime.storage, piece_without(live.file, dead), said.columns):
+            if given_up.is_set():
+                break
             held = pa.table([*rows.columns, pa.array(positions)], names=[*names, POS])
-            found = execute(sql, {POS: BIGINT}, {_ROWS: held}, limit=held.num_rows)
+            found = execute(said.sql, {POS: BIGINT}, {_ROWS: held}, limit=held.num_rows)
             if found is None:
-                return None
+                given_up.set()
+                break
             every.append(np.sort(found.column(POS).to_numpy()))
         return np.concatenate(every)
 
-    found: Found = {}
-    for live, places in zip(scan.files, each(find, scan.files), strict=True):
-        if places is None:
-            return None
-        if len(places):
-            found[live.file.key] = places
-    return found
+    pairs = zip(scan.files, each(find_in, scan.files), strict=True)
+    found = {live.file.key: places for live, places in pairs if len(places)}
+    return None if given_up.is_set() else found
 
 
-def _said(predicate: str, table: TableInfo) -> tuple[str, list[Column]]:
-    """The condition as a query for the places of rows, and the columns that it needs."""
+def _said(predicate: str, table: TableInfo) -> Said:
     used: dict[int, Column] = {}
 
     def column(tree: exp.Column) -> Typed:
         named = [c for c in table.columns if c.name.casefold() == tree.name.casefold()]
-        if len(named) != 1 or tree.table or isinstance(tree.this, exp.Star):
+        if len(named) != 1 or tree.table:
             raise DiffersError(f"{len(named)} columns called {tree.sql('spark')}")
         duck_type(named[0].type)
         used[named[0].id] = named[0]
@@ -75,7 +86,7 @@ def _said(predicate: str, table: TableInfo) -> tuple[str, list[Column]]:
     if not used:
         raise DiffersError("a condition about no column")
     query = exp.select(_name(POS)).from_(_ROWS).where(where, copy=False)
-    return query.sql("duckdb"), list(used.values())
+    return Said(sql=query.sql("duckdb"), columns=tuple(used.values()))
 
 
 def _name(name: str) -> exp.Column:
