@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import tables as t
-from tests.indexes.model import keys, scores
+from tailrace.indexes.rows import is_steady
+from tests.indexes.model import keys, scores, scores_of
 from tests.support.process import wait_until
 
 if TYPE_CHECKING:
@@ -270,6 +272,8 @@ def test_bad_queries_say_what_is_wrong(
         (lambda index: index.search([1, 0], where=""), "a condition in Spark SQL"),
         (lambda index: index.search([1, 0], where=["id"]), "a condition in Spark SQL"),
         (lambda index: index.search([1, 0], where="id in (select 1)"), "without subqueries"),
+        (lambda index: index.search([1, 0], where="id in (select desc"), "without subqueries"),
+        (lambda index: index.search([1, 0], where="x -> x"), "cannot use"),
         (lambda index: index.search([1, 0], columns=3), "a list of names"),
         (lambda index: index.search([1, 0], highlight=True), "full-text index"),
     ],
@@ -425,6 +429,8 @@ def test_many_queries_at_once(sqlite_lake: tailrace.Lake) -> None:
     assert [row["id"] for row in near.search_many(vectors, "v", 2).collect()] == [1, 3]
     with pytest.raises(tailrace.InvalidError, match="no column 'nothing'"):
         words.search_many(queries, "nothing")
+    with pytest.raises(tailrace.InvalidError, match="'q' is int: the index is searched for arrays"):
+        near.search_many(vectors, "q")
 
 
 def test_many_rows_are_built_in_spark_tasks(sqlite_lake: tailrace.Lake) -> None:
@@ -479,6 +485,8 @@ def test_chinese_japanese_and_korean(sqlite_lake: tailrace.Lake) -> None:
         ("검색", [3]),
         ("latin", [4]),
         ("库数", []),
+        ("数据*", [0]),
+        ("据数*", []),
     ]:
         assert keys(index.search(query)) == expected, query
 
@@ -501,6 +509,8 @@ def test_chinese_japanese_and_korean(sqlite_lake: tailrace.Lake) -> None:
         ("late AND early", set()),
         ("a to", {1, 3}),
         ("late-delivery", {1}),
+        ("late-deliv*", {1}),
+        ("delivery-lat*", set()),
         ("late AND \N{GRINNING FACE}", set()),  # no text has it as a word
         ("\u0939\u093f*", set()),
     ],
@@ -698,6 +708,67 @@ def test_numbers_of_any_size_are_compared(sqlite_lake: tailrace.Lake) -> None:
     )
     with pytest.raises(tailrace.InvalidError, match=r"'id': 5.* beyond 1e\+15"):
         table.append([{"id": 5, "v": [1e300, 1.0]}])
+
+
+@pytest.mark.parametrize(
+    ("metric", "size", "longer"),
+    [("inner_product", 1, 1e4), ("inner_product", 1, 1e9), ("l2", 1e-8, 1), ("l2", 1, 1e4)],
+)
+def test_lists_keep_the_precision_that_vectors_need(
+    sqlite_lake_args: LakeArgs, spark: SparkSession, metric: str, size: float, longer: float
+) -> None:
+    random = np.random.default_rng(1)
+    vectors = (random.normal(size=(1020, 16)) * size).astype(np.float32)
+    vectors[1000:] *= longer  # some are far out, and draw others into their lists
+    query = (random.normal(size=16) * size).astype(np.float32)
+    with sqlite_lake_args.connect(spark=spark, settings=tailrace.Settings(exact_rows=300)) as lake:
+        table = lake.create_table("doc", {"id": "int", "v": "array<float>"}, primary_key="id")
+        table.append([{"id": n, "v": v.tolist()} for n, v in enumerate(vectors)])
+        index = lake.create_index(
+            "doc", "near", using="vector", columns="v", options={"metric": metric}
+        )
+        lake.run_until_fresh()
+        found = index.search(query, 10, where="id < 1000")
+        expected = scores_of(vectors[:1000], query.tolist(), metric)
+        best = np.argsort(expected)[::-1][:10]
+        assert set(keys(found)) == set(best.tolist())
+        assert scores(found) == pytest.approx([expected[n] for n in best], rel=2e-3)
+
+
+def test_a_vector_column_that_was_dropped_is_not_searched(sqlite_lake: tailrace.Lake) -> None:
+    table = fill(sqlite_lake)
+    near = vector_index(sqlite_lake)
+    before = sqlite_lake.snapshot
+    table.drop_column(near.status().columns[0])
+    for how in ({}, {"freshness": "latest"}):
+        with pytest.raises(tailrace.InvalidError, match="no longer has a column of this index"):
+            near.search([1.0, 0.0], **how)  # type: ignore[arg-type]
+    assert near.search([1.0, 0.0], at=before).num_rows > 0
+
+
+def test_conditions_that_only_spark_can_read(sqlite_lake: tailrace.Lake) -> None:
+    table = sqlite_lake.create_table(
+        "doc", {"id": "int", "desc": "string", "note": "string"}, primary_key="id"
+    )
+    table.append([{"id": n, "desc": "xy"[n % 2], "note": "late"} for n in range(4)])
+    index = sqlite_lake.create_index("doc", "words", using="fulltext", columns="note")
+    index.wait()
+    assert sorted(keys(index.search("late", where="desc = 'x'"))) == [0, 2]
+    deep = "(" * 300 + "id > 1" + ")" * 300
+    assert sorted(keys(index.search("late", where=deep))) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("where", "steady"),
+    [
+        ("id > 1", True),
+        ("ts > now()", False),
+        ("ts > CURRENT_TIMESTAMP - INTERVAL 1 DAY", False),
+        ("rand() < 0.5", False),
+    ],
+)
+def test_conditions_about_the_moment_are_not_remembered(where: str, steady: bool) -> None:
+    assert is_steady(where) is steady
 
 
 def test_a_table_that_is_dropped_in_a_transaction_takes_its_indexes_along(

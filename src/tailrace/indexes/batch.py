@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tailrace.errors import InvalidError
 from tailrace.indexes.cache import SegmentCache
+from tailrace.indexes.definition import FULLTEXT
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.state import State
 from tailrace.store.runtime import Runtime
@@ -30,6 +31,12 @@ def search_many(
     """
     if column not in queries.columns:
         raise InvalidError(f"the queries have no column {column!r}: {', '.join(queries.columns)}")
+    wanted = "string" if state.definition.kind == FULLTEXT else "array"
+    given = queries.schema[column].dataType
+    if given.typeName() != wanted:
+        raise InvalidError(
+            f"the column {column!r} is {given.simpleString()}: the index is searched for {wanted}s"
+        )
     keys = state.table.key_columns
     names = [*queries.columns, RANK, SCORE, *(key.name for key in keys)]
     if len({name.casefold() for name in names}) != len(names):

@@ -23,7 +23,7 @@ LANGUAGES = (
     *("hungarian", "italian", "norwegian", "portuguese", "romanian", "russian", "spanish"),
     *("swedish", "tamil", "turkish"),
 )
-_DIMENSIONS = 65_536
+_DIMENSIONS, _HEAVIEST = 65_536, 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +189,6 @@ def _weights(columns: list[Column], given: object) -> tuple[float, ...]:
     if not isinstance(given, Sequence) or len(given) != len(columns):
         raise InvalidError("weights are one number a column")
     found = tuple(_number("a weight", weight) for weight in given)
-    if not all(0 < weight < float("inf") for weight in found):
-        raise InvalidError("weights are numbers above 0")
+    if not all(0 < weight <= _HEAVIEST for weight in found):
+        raise InvalidError(f"weights are numbers above 0, and up to {_HEAVIEST:,}")
     return found

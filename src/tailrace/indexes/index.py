@@ -12,7 +12,7 @@ import pyarrow as pa
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.reader import Hits, Opener, Reader
-from tailrace.indexes.rows import matching_places, read_rows
+from tailrace.indexes.rows import is_steady, matching_places, read_rows
 from tailrace.indexes.segment import parts_at
 from tailrace.indexes.state import Head, head_of, state_at
 from tailrace.indexes.upkeep import Upkeep
@@ -259,6 +259,8 @@ class Index:
                 )
             return opener.open(state, tail=tail)
 
+        if where is not None and not is_steady(where):
+            return make()
         return opener.reader(self._job_id, (head.version, at, tail, where), make)
 
     @property
@@ -359,6 +361,7 @@ class Index:
 
         If no process serves the lake, this one does the work.
         """
+        self._head()  # not another one of its name, if it was dropped
         self._context.jobs.wait(self.table, self.name, snapshot, timeout)
 
     def rebuild(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from tailrace.errors import InvalidError
 from tailrace.indexes.reader import Hits
@@ -20,16 +21,20 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
 
+_OF_QUERIES = {"select", "from", "with", "values", "table"}
+# Functions of the moment, of chance, and of who asks.
+_UNSTEADY = {
+    *("now", "current_timestamp", "current_date", "curdate", "current_time", "localtimestamp"),
+    *("unix_timestamp", "rand", "random", "randn", "randstr", "uuid", "shuffle"),
+    *("current_user", "session_user", "user", "current_timezone"),
+}
+
 
 def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     """Where the rows are that a condition is true of."""
     if not isinstance(where, str) or not where.strip():
         raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
-    try:
-        tree = sqlglot.parse_one(where, dialect="spark")
-    except sqlglot.errors.SqlglotError as error:
-        raise InvalidError(f"cannot read the condition {where!r}") from error
-    if tree.find(exp.Query, exp.Table):
+    if _has_subquery(where):
         raise InvalidError(f"the condition {where!r} must be about one row, without subqueries")
 
     def stats(columns: Iterable[int]) -> Any:
@@ -37,6 +42,27 @@ def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
             return lookup.file_stats(connection, state.table, tuple(columns), state.at)
 
     return predicate.matching(runtime, state.scan, where, stats)
+
+
+def _has_subquery(where: str) -> bool:
+    try:
+        tree = sqlglot.parse_one(where, dialect="spark")
+    except (SqlglotError, RecursionError):
+        # Spark may know better, as of a column called desc: what can't be in one row's condition?
+        return not _words(where).isdisjoint(_OF_QUERIES)
+    return tree.find(exp.Query, exp.Table) is not None
+
+
+def is_steady(where: str) -> bool:
+    """Whether a condition is true of the same rows whenever it is asked."""
+    return _words(where).isdisjoint(_UNSTEADY)
+
+
+def _words(where: str) -> set[str]:
+    try:
+        return {token.text.casefold() for token in sqlglot.tokenize(where, dialect="spark")}
+    except SqlglotError as error:
+        raise InvalidError(f"cannot read the condition {where!r}") from error
 
 
 def read_rows(runtime: Runtime, state: State, hits: Hits, columns: Sequence[Column]) -> pa.Table:

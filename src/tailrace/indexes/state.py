@@ -82,6 +82,8 @@ def state_at(
             f"this index was written by {old[0].format!r}, and here is {now!r}: "
             "it is built anew in the background, or by index.rebuild()"
         )
+    if not any_format:
+        definition.columns_of(table)  # one that was dropped is not searched any more
     named = {key for segment in parts.segments for key in segment.files}
     deletes = {
         key: runtime.deletes.read(file.deletes)

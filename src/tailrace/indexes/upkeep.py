@@ -250,9 +250,11 @@ def choose(state: State, *, merge_segments: int, exact_rows: int) -> Work | None
     every = state.parts.segments
     now = format_of(state.definition)
     old = tuple(one for one in every if one.path and one.format != now)
-    if old:
-        return Work(reason="format", segments=old)
     live = live_rows(state)
+    if old:
+        # With centroids of the new format, too.
+        trains = state.definition.kind == VECTOR and sum(live.values()) > exact_rows
+        return Work(reason="format", segments=old, trains=trains)
     if state.definition.kind == VECTOR:
         work = _outgrown(state, sum(live.values()), exact_rows)
         if work is not None:

@@ -23,6 +23,7 @@ from tailrace.store.local import predicate as local
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo
+from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
 
 Stats = Mapping[int, Mapping[int, ColumnStats]]
@@ -67,13 +68,14 @@ def _is_small(runtime: Runtime, scan: Scan, said: local.Said, known: Stats) -> b
 
 
 def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
     rows = to_df(runtime, scan, places=True)
     try:
         return collect_places(rows.where(F.expr(predicate)), scan.files)
-    except PySparkException as error:
+    except Exception as error:
+        if not is_sparks(error):
+            raise
         reason = str(error).strip().splitlines()[0]
         raise InvalidError(f"{scan.table.full_name}: cannot use {predicate!r}: {reason}") from error
 
@@ -82,7 +84,7 @@ def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition
     """Comparisons of a column with a literal that hold for every row that matches."""
     try:
         tree = sqlglot.parse_one(predicate, dialect="spark")
-    except sqlglot.errors.SqlglotError:
+    except (sqlglot.errors.SqlglotError, RecursionError):
         return  # Spark will say what is wrong with it, or knows better
     for name in tree.find_all(exp.Column):
         if name.name.casefold() in RESERVED:

@@ -32,9 +32,14 @@ def spark_faults() -> Iterator[None]:
         raise ours from error
 
 
-def _translate(error: Exception) -> errors.TailraceError | None:
+def is_sparks(error: Exception) -> bool:
+    """Whether Spark, or the way to it, has raised an error."""
     # By name, because a session may be classic or Connect, and either may be missing.
-    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def _translate(error: Exception) -> errors.TailraceError | None:
+    if not is_sparks(error):
         return None
     text = str(error)
     if found := _OURS.search(text):

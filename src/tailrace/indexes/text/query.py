@@ -282,8 +282,12 @@ class QueryMaker:
         tokens = self._plain.analyze(words.text)
         if not tokens:
             return None
-        *before, last = tokens
-        pattern = re.sub(r"([][.*+?^${}()|\\&~#-])", r"\\\1", last) + ".*"
+        before = self._words.analyze(words.text)[:-1]  # the index has their stems
+        pattern = f"{_literally(tokens[-1])}.*"
+        if before and self._definition.positions:
+            return tantivy.Query.regex_phrase_query(
+                self.schema, field, [*map(_literally, before), pattern]
+            )
         prefix = tantivy.Query.regex_query(self.schema, field, pattern)
         return self._all([*(self._term(field, token) for token in before), prefix])
 
@@ -291,3 +295,8 @@ class QueryMaker:
         if len(queries) == 1:
             return queries[0]
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in queries])
+
+
+def _literally(word: str) -> str:
+    """A word as a pattern that matches it alone."""
+    return re.sub(r"([][.*+?^${}()|\\&~#-])", r"\\\1", word)

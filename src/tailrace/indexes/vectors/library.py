@@ -19,7 +19,7 @@ except ImportError as error:
     raise InvalidError("vector indexes need an extra: pip install 'tailrace[vector]'") from error
 
 # Segments hold plain arrays of numbers: no version of faiss reads them differently.
-FORMAT = "vector-1"
+FORMAT = "vector-2"
 Vectors = npt.NDArray[np.float32]
 _SMALL, _LEAST = 1e-10, 1e-44  # the length of a vector; a number that is not zero
 

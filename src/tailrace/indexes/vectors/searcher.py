@@ -19,7 +19,7 @@ from tailrace.indexes.vectors.library import (
     metric_of,
     one_thread,
 )
-from tailrace.indexes.vectors.writer import VECTORS, read_lists
+from tailrace.indexes.vectors.writer import VECTORS, read_lists, whole
 
 Flags = npt.NDArray[np.bool_]
 # Up to so many rows that may be found, all of them are compared: lists only help with more.
@@ -47,7 +47,9 @@ class OpenVectors:
         middles = all_of(quantizer)
         for start in range(0, len(lists), 65_536):
             part = lists[start : start + 65_536]
-            some = vectors[start : start + 65_536].astype(np.float32) + middles[part]
+            some = np.ascontiguousarray(vectors[start : start + 65_536])
+            if some.dtype == np.float16:
+                some = whole(some, middles[part])
             ids = np.arange(start, start + len(some), dtype=np.int64)
             index.add_core(
                 len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(part)

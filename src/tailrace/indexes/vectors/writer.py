@@ -13,14 +13,18 @@ from tailrace.indexes.definition import Definition
 from tailrace.indexes.vectors.library import Vectors, all_of, one_thread, prepared, to_vectors
 
 VECTORS, LISTS = "vectors.npy", "lists.npy"
+# What a vector may lose by half the precision: of itself, and of how it differs from its centroid;
+# less than the second, which is what its own numbers are uncertain by, does not matter.
+_LOSS, _NOISE = 1e-3, 1e-6
 
 
 class VectorWriter:
     """One segment under construction.
 
     Without centroids, vectors are stored as they are. With, what is stored is the list that each
-    belongs to, and how it differs from the centroid: with half the precision, which is plenty for
-    differences, unless they are too large for that.
+    belongs to, and how it differs from the centroid, with half the precision: which is plenty, but
+    not for numbers that are very large, very small, or in the list of a much longer centroid. One
+    of those makes the whole segment keep its vectors as they are.
     """
 
     def __init__(self, definition: Definition, centroids: Any | None) -> None:
@@ -42,20 +46,45 @@ class VectorWriter:
         with one_thread():  # other tasks build other segments
             _, lists = self._centroids.search(vectors, 1)
         lists = lists.ravel()
-        rest = vectors - self._middles[lists]
-        with np.errstate(over="ignore"):
-            half = rest.astype(np.float16)
-        # One array that needs all its precision makes the whole segment keep it.
-        self._vectors.append(half if np.isfinite(half).all() else rest)
+        self._vectors.append(_halved(vectors, vectors - self._middles[lists]))
         self._lists.append(lists.astype(np.int32))
 
     def finish(self, directory: Path) -> list[Path]:
         """Write the files."""
+        if len({part.dtype for part in self._vectors}) > 1:
+            self._vectors = [
+                part if part.dtype == np.float32 else whole(part, self._middles[lists])
+                for part, lists in zip(self._vectors, self._lists, strict=True)
+            ]
         np.save(directory / VECTORS, np.concatenate(self._vectors))
         if self._centroids is None:
             return [directory / VECTORS]
         np.save(directory / LISTS, np.concatenate(self._lists))
         return [directory / VECTORS, directory / LISTS]
+
+
+def whole(half: npt.NDArray[np.float16], middles: Vectors) -> Vectors:
+    """Vectors out of how they differ from their centroids."""
+    made: Vectors = half.astype(np.float32) + middles
+    return made
+
+
+def _halved(vectors: Vectors, rest: Vectors) -> npt.NDArray[Any]:
+    """How vectors differ from their centroids, with half the precision; else the vectors."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = rest.astype(np.float16)
+        lost = _lengths(half.astype(np.float32) - rest)
+        own = _lengths(vectors)
+        limit = np.maximum(_LOSS * np.minimum(own, _lengths(rest)), _NOISE * own)
+        return half if (lost <= limit).all() else vectors
+
+
+def _lengths(vectors: Vectors) -> npt.NDArray[np.float64]:
+    # By doubles: squares of small numbers are nothing else, and of large ones infinite.
+    found: npt.NDArray[np.float64] = np.sqrt(
+        np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    )
+    return found
 
 
 def read_lists(directory: Path) -> npt.NDArray[np.int64]:

@@ -36,8 +36,11 @@ def _as_day(value: Typed) -> Typed:
 
 def _comparison(function: type[exp.Binary]) -> Rule:
     def rule(tree: exp.Binary, say: Say) -> Typed:
-        if isinstance(tree.expression, _COMPARISONS):
-            # Spark goes from left to right; sqlglot lets some of them bind tighter than others.
+        # Spark goes from left to right; sqlglot lets some of them bind tighter than others, and
+        # puts what is right of <=> in parentheses.
+        if isinstance(tree.expression, _COMPARISONS) or (
+            isinstance(tree, exp.NullSafeEQ) and isinstance(tree.expression, exp.Paren)
+        ):
             raise DiffersError(tree.sql("spark")[:80])
         a, b = _compared(*operands(tree, say))
         return Typed(apply(function, a, b), BOOLEAN)
