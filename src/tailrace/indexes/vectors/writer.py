@@ -16,6 +16,7 @@ VECTORS, LISTS = "vectors.npy", "lists.npy"
 # What a vector may lose by half the precision: of itself, and of how it differs from its centroid;
 # less than the second, which is what its own numbers are uncertain by, does not matter.
 _LOSS, _NOISE = 1e-3, 1e-6
+_SHORT = 1e-15  # the squares of shorter vectors are lost themselves
 
 
 class VectorWriter:
@@ -71,19 +72,21 @@ def whole(half: npt.NDArray[np.float16], middles: Vectors) -> Vectors:
 
 def _halved(vectors: Vectors, rest: Vectors) -> npt.NDArray[Any]:
     """How vectors differ from their centroids, with half the precision; else the vectors."""
+    own = _lengths(vectors)
+    usual = float(np.median(own))
+    if usual < _SHORT:  # too short to say what is lost
+        return vectors
     with np.errstate(over="ignore", invalid="ignore"):
         half = rest.astype(np.float16)
         lost = _lengths(half.astype(np.float32) - rest)
-        own = _lengths(vectors)
-        limit = np.maximum(_LOSS * np.minimum(own, _lengths(rest)), _NOISE * own)
-        return half if (lost <= limit).all() else vectors
+    # A vector of nothing, or next to it, is compared as others are.
+    scale = np.maximum(own, usual)
+    limit = np.maximum(_LOSS * np.minimum(scale, _lengths(rest)), _NOISE * scale)
+    return half if (lost <= limit).all() else vectors
 
 
-def _lengths(vectors: Vectors) -> npt.NDArray[np.float64]:
-    # By doubles: squares of small numbers are nothing else, and of large ones infinite.
-    found: npt.NDArray[np.float64] = np.sqrt(
-        np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-    )
+def _lengths(vectors: Vectors) -> Vectors:
+    found: Vectors = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     return found
 
 
