@@ -71,7 +71,8 @@ def first_unevenness(directory: Path) -> float:
 
 def unevenness_of(quantizer: Any, sample: Vectors) -> float:
     """How uneven the lists of some vectors are."""
-    _, found = quantizer.search(sample[:_COUNTED], 1)
+    some = np.ascontiguousarray(sample[:: -(-len(sample) // _COUNTED)])
+    _, found = quantizer.search(some, 1)
     return unevenness(np.bincount(found.ravel(), minlength=quantizer.ntotal))
 
 
