@@ -30,6 +30,7 @@ from tailrace.indexes.rowmap import Gone, RowMap
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.state import State
 from tailrace.objects import Storage
+from tailrace.store.schema import Column
 
 T = TypeVar("T")
 _OPEN_JOBS = 64  # indexes that are held open
@@ -122,8 +123,13 @@ class Reader:
             found = self.searcher.search(query_vector(definition, query), limit)
         return self._hits(found)
 
-    def _hits(self, found: list[tuple[float, int, int]]) -> Hits:
+    @cached_property
+    def _keys(self) -> tuple[tuple[Column, ...], pa.Schema]:
         columns = self.state.table.key_columns
+        return columns, pa.schema([(column.name, column.type) for column in columns])
+
+    def _hits(self, found: list[tuple[float, int, int]]) -> Hits:
+        columns, schema = self._keys
         scores, orders, positions = zip(*found, strict=True) if found else ((), (), ())
         owners, within = np.array(orders, np.int64), np.array(positions, np.int64)
         files, places = np.empty(len(found), np.int64), np.empty(len(found), np.int64)
@@ -138,7 +144,6 @@ class Reader:
                 parts.append(values)
             ranks.append(own)
         back = pa.array(np.argsort(np.concatenate(ranks), kind="stable"))
-        schema = pa.schema([(column.name, column.type) for column in columns])
         arrays = [pa.concat_arrays(parts).take(back) for parts in keys]
         return Hits(
             scores=np.array(scores, np.float64),

@@ -170,15 +170,17 @@ class Head:
 
 def head_of(runtime: Runtime, job_id: int) -> Head | None:
     """How far an index is; None if it was dropped."""
-    with runtime.database.read() as connection:
-        row = connection.execute(_HEAD, {"job_id": job_id}).first()
-    if row is None or row.dropped_at is not None:
+    row = runtime.database.row(_HEAD, {"job_id": job_id})
+    if row is None:
+        return None
+    watermark, dropped_at, changed, altered, oldest, newest, segment, probes = row
+    if dropped_at is not None:
         return None
     return Head(
-        watermark=row.watermark,
-        changed=row.changed,
-        altered=row.altered,
-        oldest=row.oldest,
-        newest=row.newest,
-        version=(int(row.segment or 0), int(row.probes or 0)),
+        watermark=watermark,
+        changed=changed,
+        altered=altered,
+        oldest=oldest,
+        newest=newest,
+        version=(int(segment or 0), int(probes or 0)),
     )
