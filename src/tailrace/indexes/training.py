@@ -134,17 +134,15 @@ def _try_out(definition: Definition, quantizer: Any, sample: Vectors, rows: int)
     Of the nearest rows, it has its share: so the fewer there are of them, the fewer of its own are
     asked for. A small sample is not to be trusted: upkeep tries out again with all rows.
     """
-    import faiss
-
     from tailrace.indexes.vectors import centroids as lists
-    from tailrace.indexes.vectors.library import metric_of
+    from tailrace.indexes.vectors.library import nearest
 
     count = max(1, round(lists.NEIGHBOURS * len(sample) / max(1, rows)))
     random = np.random.default_rng(2)
     own = np.sort(random.permutation(len(sample))[: lists.SAMPLE_QUERIES])
     queries = sample[own]
-    _, near = faiss.knn(queries, sample, count + 1, metric_of(definition))
-    _, found = quantizer.search(sample[np.maximum(near, 0).ravel()], 1)
+    near = nearest(definition, queries, sample, count + 1)
+    _, found = quantizer.search(sample[near.ravel()], 1)
     return lists.probes_for(
         quantizer, queries, _of_others(near, own, found.reshape(near.shape)), definition.recall
     )

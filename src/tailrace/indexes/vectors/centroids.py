@@ -20,7 +20,7 @@ from tailrace.indexes.vectors.library import Vectors, flat_index
 
 NAME, SAMPLE = "centroids.npy", "sample.json"
 _PER_LIST = 64  # vectors of the sample for each list: faiss asks for 39
-_COUNTED = 16_384  # of the sample, whose lists are counted
+_COUNTED = 8_192  # of the sample, whose lists are counted
 _SAMPLE_BYTES = 256 * 1024**2
 _ROUNDS = 6  # faiss makes 10: of those, the last four were not seen to make better lists
 # What the number of lists to look at is tried out with: fewer with all rows, of which each query
