@@ -1,4 +1,4 @@
-"""Pieces of data files: what segments are built from, and how a task reads them.
+"""Pieces of data files: rows to index or to ask a condition of, and how they are read.
 
 Always true: a piece names rows by the place that they have for ever, their file and their position
 in it; so whoever reads it, and when, gets the same rows. Pieces can be sent to Spark's workers.
@@ -20,7 +20,7 @@ from tailrace.store.files import DataFile
 from tailrace.store.scan import check_rows, group_starts, named_rows
 from tailrace.store.schema import Column
 
-Places = tuple[npt.NDArray[np.int64], pa.Table]  # positions in a file, and their rows
+Numbered = tuple[npt.NDArray[np.int64], pa.Table]  # positions in a file, and their rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def piece_of(file: DataFile, positions: Positions) -> Piece:
     return Piece(file=file, start=0, stop=file.rows, keep=positions)
 
 
-def read(storage: Storage, piece: Piece, columns: Sequence[Column]) -> Iterator[Places]:
+def read(storage: Storage, piece: Piece, columns: Sequence[Column]) -> Iterator[Numbered]:
     """The rows of a piece, a row group at a time; groups without one are not read."""
     if not piece.rows:
         return
