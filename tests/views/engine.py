@@ -14,6 +14,7 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
+from tailrace.store import types
 from tailrace.store.local.engine import without_shared_plans
 from tailrace.views import sink
 from tailrace.views.layout import VISIBLE, layout_of
@@ -230,19 +231,27 @@ class StoredView:
         self.layout = layout_of(query)
         b = builder(())
         rows = as_one_query(b.program(sink.all_rows(b, self.layout, {})))
-        columns = ", ".join(f'"{name}"' for name in self.layout.names)
-        self.engine.connection.execute(
+        run = self.engine.connection.execute
+        kinds = run(f"DESCRIBE {rows.sql('duckdb')}").fetchall()
+        # Spark's sums of whole numbers are of 64 bits.
+        wanted = {name: "BIGINT" if kind == "HUGEINT" else kind for name, kind, *_ in kinds}
+        columns = ", ".join(f'"{name}"::{wanted[name]} AS "{name}"' for name in self.layout.names)
+        run(
             f"CREATE OR REPLACE TABLE stored AS SELECT 1::bigint AS {sink.FILE}, "
             f"row_number() OVER () AS {sink.POS}, {columns} FROM ({rows.sql('duckdb')})"
         )
+        held = run("SELECT * FROM stored LIMIT 0").to_arrow_table().schema
+        self.types = {name: types.canonical(held.field(name).type) for name in self.layout.names}
         self.places = 1_000_000
 
     def refresh(self, changed: Iterable[str], *, full: bool = False, **options: bool) -> None:
         b = builder(changed, **options)
         if full:
-            made: exp.Query | None = sink.full(self.layout, sink.all_rows(b, self.layout, {}))
+            made: exp.Query | None = sink.full(
+                self.layout, sink.all_rows(b, self.layout, self.types), self.types
+            )
         else:
-            made = sink.change(b, self.layout, {})
+            made = sink.change(b, self.layout, self.types)
         if made is None:
             return
         program = as_one_query(b.program(made))
@@ -255,7 +264,7 @@ class StoredView:
             groups = f"SELECT {shown} FROM change WHERE {sink.AGAIN}"
             run(f"CREATE OR REPLACE TEMP TABLE again AS {groups}")
             b = builder(changed, **options)
-            query = sink.again(b, self.layout, {})
+            query = sink.again(b, self.layout, self.types)
             once_more = as_one_query(b.program(query)).sql("duckdb")
             run(f"CREATE OR REPLACE TEMP TABLE more AS {once_more}")
         run(

@@ -195,6 +195,10 @@ JOINS = [
     "SELECT i AS k FROM t UNION ALL SELECT j FROM t",
     "SELECT e AS k FROM t UNION ALL SELECT d FROM t UNION ALL SELECT i FROM t",
     "SELECT DISTINCT g, b FROM t",
+    "SELECT DISTINCT x FROM t",
+    "SELECT DISTINCT g, -x AS y FROM t",
+    "SELECT x, pow(x, -1) < 0 AS negative FROM t",
+    "SELECT i, CAST('-12' AS decimal(38,18)) AS k FROM t",
 ]
 
 
@@ -224,7 +228,6 @@ LEFT_TO_SPARK = [
     "SELECT substring(s, -2, 1) AS k FROM t",
     "SELECT i FROM t LIMIT 1",
     "SELECT i FROM t UNION SELECT j FROM t",
-    "SELECT DISTINCT x FROM t",
     "SELECT i FROM t GROUP BY ROLLUP (i)",
     "SELECT collect_list(i) AS k FROM t",
     "SELECT first(i) AS k FROM t",

@@ -24,6 +24,7 @@ from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows
 from tailrace.store.schema import FILE, POS, Column
+from tailrace.store.types import is_atomic
 
 # Row groups that one task reads.
 _GROUPS = 4
@@ -35,7 +36,7 @@ Flags = npt.NDArray[np.bool_]
 def can_hold(column: pa.DataType, values: pa.DataType) -> bool:
     """Whether values of a type can be looked for as they are: text and numbers differ in more."""
     return bool(
-        column == values
+        (column == values and is_atomic(column))
         or (pa.types.is_integer(column) and pa.types.is_integer(values))
         or (pa.types.is_decimal(column) and pa.types.is_decimal(values))
     )
@@ -55,13 +56,27 @@ def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.array([one.as_py() for one in kept], kind)
 
 
+def _plain_zeros(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Values that are compared by their bits: zeros of different signs are equal."""
+    return pc.add(values, pa.scalar(0.0, values.type)) if _is_float(values.type) else values
+
+
+def _is_float(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind))
+
+
 class Wanted:
-    """Values of a column, and which ranges can hold one of them."""
+    """Values of a column, and which ranges can hold one of them.
+
+    As for Spark, NULL, NaN and zero are values, whatever the zero's sign.
+    """
 
     def __init__(self, column: Column, values: pa.Array) -> None:
         self.column = column
         self.has_null = values.null_count > 0
-        self.values = pc.unique(_as_type(values.drop_null(), column.type))
+        self.values = pc.unique(_plain_zeros(_as_type(values.drop_null(), column.type)))
+        # No bounds say where a NaN is.
+        self._has_nan = _is_float(column.type) and bool(pc.any(pc.is_nan(self.values)).as_py())
         self._sorted = None
         if pa.types.is_integer(column.type):
             self._sorted = np.sort(self.values.to_numpy(zero_copy_only=False))
@@ -73,7 +88,7 @@ class Wanted:
             return True
         if not len(self.values):
             return False
-        if bounds is None:
+        if bounds is None or self._has_nan:
             # No bounds: everything, or nothing but NULLs, which hold no value.
             return True
         if self._sorted is not None:
@@ -84,7 +99,7 @@ class Wanted:
 
     def found_in(self, column: pa.ChunkedArray) -> Flags:
         """Which of a column's values are wanted."""
-        held = column.cast(self.column.type)
+        held = _plain_zeros(column.cast(self.column.type))
         if self._table is not None and not held.null_count:
             return self._looked_up(held.to_numpy())
         flags = pc.is_in(held, value_set=self.values, skip_nulls=True)

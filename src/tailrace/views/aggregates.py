@@ -339,14 +339,15 @@ class Aggregating:
         base = plain.this if isinstance(plain, exp.Filter | exp.WithinGroup) else plain
         if isinstance(base, _ANY_ROW) or base.find(*_ANY_ROW):
             raise UnsupportedError(f"{call.sql('spark')} depends on the order of rows")
-        exact = isinstance(base, _EXACT)
+        exact, decimal = isinstance(base, _EXACT), False
         if isinstance(base, exp.Sum | exp.Avg):
             argument = base.this
             if isinstance(argument, exp.Distinct):
                 argument = argument.expressions[0]
             exact = self._names.is_exact(argument)
+            decimal = self._names.is_decimal(argument)
         name = self._names.new(base.key, self._names.type_of(plain))
-        return Aggregation(name=name, call=plain, exact=exact)
+        return Aggregation(name=name, call=plain, exact=exact, decimal=decimal)
 
 
 def _sets(kind: str, count: int, first: int) -> list[tuple[int, ...]]:

@@ -257,17 +257,18 @@ class Relations:
         *,
         keep_right: bool,
     ) -> None:
-        """Add a joined relation's columns; those of USING are visible once."""
-        hidden = {right for _, _, right in merged} if not keep_right else set()
-        if keep_right and merged:
-            lefts = {left for _, left, _ in merged}
-            scope.columns = [v for v in scope.columns if v.column not in lefts]
-        for one in visible:
-            if one.column not in hidden:
-                scope.columns.append(one)
-            else:  # still known by its own table's name
-                left = next(left for _, left, right in merged if right == one.column)
-                scope.columns.append(replace(one, column=left))
+        """Add a joined relation's columns; of those of USING, one side's go by the name alone.
+
+        A star shows these first.
+        """
+        second = {pair[1 if keep_right else 2] for pair in merged}
+        first = [pair[2 if keep_right else 1] for pair in merged]
+        every = [
+            replace(one, qualified=True) if one.column in second else one
+            for one in (*scope.columns, *visible)
+        ]
+        leading = [one for column in first for one in every if one.column == column]
+        scope.columns = [*leading, *(one for one in every if one.column not in first)]
 
     def key_join(
         self, kind: JoinKind, left: Node, right: Node, conditions: list[exp.Expr]

@@ -64,6 +64,7 @@ class Call:
     source: Aggregation
     total: str | None = None  # a sum, 0 without values
     count: str | None = None  # of values that are not NULL
+    spread: str | None = None  # at least the sum of all absolute values
     extreme: str | None = None  # the least or the greatest
 
     @property
@@ -204,15 +205,18 @@ def _merged(
     hidden.append((ROWS, ROWS))
     for number, source in enumerate(groups.calls):
         tree = source.call
-        total = count = extreme = None
+        total = count = extreme = spread = None
         if isinstance(tree, exp.Min | exp.Max):
             extreme = f"{OWN_PREFIX}m{number}"
         elif not (isinstance(tree, exp.Count) and isinstance(tree.this, exp.Star)):
             count = f"{OWN_PREFIX}n{number}"
             if not isinstance(tree, exp.Count):
                 total = f"{OWN_PREFIX}s{number}"
-        hidden += [(name, name) for name in (total, count, extreme) if name is not None]
-        calls.append(Call(source=source, total=total, count=count, extreme=extreme))
+            if isinstance(tree, exp.Avg) and not source.decimal:
+                spread = f"{OWN_PREFIX}a{number}"
+        states = {"total": total, "count": count, "extreme": extreme, "spread": spread}
+        hidden += [(name, name) for name in states.values() if name is not None]
+        calls.append(Call(source=source, **states))
     if conditions:
         hidden.append((VISIBLE, VISIBLE))
     # A key that is shown as it is, is not stored twice: the shown column stands for it.

@@ -97,7 +97,7 @@ class Output:
                     "tailrace_n", F.explode(F.expr(f"array_repeat(1, cast({sink.COUNT} as int))"))
                 )
             rows = rows.select(*layout.names)
-            if layout.way is Way.MERGE and any(call.extreme for call in layout.calls):
+            if layout.way is Way.MERGE:
                 doubtful = kept.where(F.col(sink.AGAIN))
                 with spark_faults():
                     any_again = not doubtful.isEmpty()

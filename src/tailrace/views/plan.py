@@ -141,6 +141,7 @@ class Aggregation:
     call: exp.Expr
     # Whether adding up in another order gives the same value, to the last bit.
     exact: bool
+    decimal: bool = False  # whether it is known to be of decimals
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -27,7 +27,7 @@ from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
 from tailrace.propagation.jobs import VIEW
 from tailrace.store import lookup, types
-from tailrace.store.schema import OWN_PREFIX, is_hidden, split_name
+from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views import sink
@@ -242,10 +242,10 @@ class Refresh:
         layout = self.definition.layout
         assert layout is not None
         b = self._builder(small=small)
-        made = sink.change(b, layout, self._memory["types"])
+        made = sink.change(b, layout, self._types)
         if made is None:
             return None
-        limit = sink.stored_limit(b, layout)
+        limit = sink.stored_limit(b, layout, self._types)
         program = b.program(made, [limit[1]] if limit else [])
         own = {column.column: column.name for column in layout.columns}
         stored_limit = StoredLimit(
@@ -281,6 +281,13 @@ class Refresh:
             raise InvalidError("the refresh was stopped")
 
     @cached_property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The types of what is stored, and of averages, by what programs call them."""
+        stored = {self._stored_names[c.name]: c.type for c in self._output.info.columns}
+        known = {name: types.parse_type(text) for name, text in self._memory["types"].items()}
+        return known | stored
+
+    @cached_property
     def _stored_names(self) -> dict[str, str]:
         """The stored table's columns, and what programs call them."""
         layout = self.definition.layout
@@ -306,11 +313,7 @@ class Refresh:
                 names = {c.column: c.name for c in made.layout.columns}
             columns = {names[name]: _column_type(names[name], kind) for name, kind in kinds.items()}
             table = self._txn.create_table(self._table, columns, hidden=True)
-            self._memory["types"] = known | {
-                name: types.spark_type(columns[names[name]])
-                for name in kinds
-                if names[name].startswith(OWN_PREFIX)
-            }
+            self._memory["types"] = {n: types.spark_type(kind) for n, kind in known.items()}
             self._memory["columns"] = self._used_columns()
             self._memory["moment"] = moment_text(made.moments, self._moment)
             table.append(frame.toDF(*(names[name] for name in frame.columns)))
@@ -351,7 +354,7 @@ class Refresh:
 
         self._txn.in_commit(switch)
 
-    def _all_rows(self, run: Run, known: Mapping[str, str]) -> DataFrame:
+    def _all_rows(self, run: Run, known: sink.Types) -> DataFrame:
         """The stored table's rows at the end of the range, in its columns' order."""
         layout = self.definition.layout
         if layout is None or self._is_plain:
@@ -365,7 +368,7 @@ class Refresh:
         """The query as it was written, at the end of the range."""
         return plain_query(run, self.definition, list(self._sources.inputs))
 
-    def _result_types(self, run: Run, layout: Layout | None) -> dict[str, str]:
+    def _result_types(self, run: Run, layout: Layout | None) -> dict[str, pa.DataType]:
         """Spark's types of averages, which are sums and counts in the stored table."""
         if layout is None or layout.groups is None:
             return {}
@@ -379,7 +382,7 @@ class Refresh:
             exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier("q")))
         )
         fields = run.frame(b.program(query)).schema.jsonValue()["fields"]
-        return {f["name"]: types.spark_type(types.from_spark(f["type"])) for f in fields}
+        return {f["name"]: types.from_spark(f["type"]) for f in fields}
 
     # --- again ------------------------------------------------------------------------------
 
@@ -472,7 +475,7 @@ class Refresh:
         if keys:
             run.give(sink.GROUPS_AGAIN, named)
         b = self._builder(small=True)
-        program = b.program(sink.again(b, layout, self._memory["types"]))
+        program = b.program(sink.again(b, layout, self._types))
         kinds = dict(zip(named.column_names, named.schema.types, strict=True))
         return run.collect(program, self._compiled(program, {sink.GROUPS_AGAIN: kinds}))
 
@@ -484,21 +487,21 @@ class Refresh:
         named = [F.col(key).alias(f"k{n}") for n, key in enumerate(keys)]
         run.give_frame(sink.GROUPS_AGAIN, groups.select(*named))
         b = self._builder(small=False)
-        return run.frame(b.program(sink.again(b, layout, self._memory["types"])))
+        return run.frame(b.program(sink.again(b, layout, self._types)))
 
     def _full(self) -> None:
         """Compute all of it, and write what is different."""
         layout = self.definition.layout
-        known = self._memory["types"]
         with ExitStack() as stack:
             run = self._running(stack, small=False)
-            everything = self._all_rows(run, known)
-            if layout is None or any(_has_map(c.type) for c in self._output.info.columns):
-                # Without a plan or an equality there is no telling what is different.
+            if layout is None:
+                # Without a plan there is no telling what is different.
+                everything = self._all_rows(run, {})
                 self._output.overwrite(everything, list(self._stored_names))
                 return
+            everything = self._all_rows(run, self._types)
             rows = exp.select(*map(column_of, layout.names)).from_(sink.ALL)
-            program = self._builder(small=False).program(sink.full(layout, rows))
+            program = self._builder(small=False).program(sink.full(layout, rows, self._types))
             bag = replace(layout, way=Way.BAG)
             if (few := self._if_few(everything)) is not None:
                 # One action of Spark, and the difference is found here.
@@ -544,7 +547,3 @@ def _column_type(name: str, kind: Any) -> pa.DataType:
     if kind == "void":
         raise InvalidError(f"the column {name!r} has no type: write CAST(NULL AS …)")
     return types.from_spark(kind)
-
-
-def _has_map(kind: pa.DataType) -> bool:
-    return pa.types.is_map(kind) or any(_has_map(c.type) for c in types.children_of(kind))

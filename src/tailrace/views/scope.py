@@ -45,6 +45,8 @@ class Visible:
     relation: str | None
     name: str
     column: str
+    # Only by its relation's name: of a column that USING joins by, one side's is the plain one.
+    qualified: bool = False
 
 
 @dataclass(kw_only=True)
@@ -60,7 +62,11 @@ class Scope:
             known.column
             for known in self.columns
             if known.name.casefold() == name.casefold()
-            and (relation is None or (known.relation or "").casefold() == relation.casefold())
+            and (
+                not known.qualified
+                if relation is None
+                else (known.relation or "").casefold() == relation.casefold()
+            )
         }
         if len(found) > 1:
             raise InvalidError(f"the column {name!r} is ambiguous: write it as table.{name}")
@@ -157,6 +163,11 @@ def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
     return exp.and_(*copies, copy=False) if copies else exp.true()
 
 
+def any_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    """The OR of conditions."""
+    return exp.or_(*(c.copy() for c in conditions), copy=False) if conditions else exp.false()
+
+
 _EXACT = {
     *exp.DataType.INTEGER_TYPES,
     exp.DataType.Type.DECIMAL,
@@ -205,7 +216,7 @@ class Names:
             return self.is_exact(tree.left) and self.is_exact(tree.right)
         if isinstance(tree, exp.Div):  # of whole numbers it gives a double
             both = (tree.left, tree.right)
-            return all(map(self.is_exact, both)) and any(map(self._is_decimal, both))
+            return all(map(self.is_exact, both)) and any(map(self.is_decimal, both))
         if isinstance(tree, exp.Case):
             values = [branch.args["true"] for branch in tree.args["ifs"]]
             return all(map(self.is_exact, [*values, tree.args.get("default") or exp.Null()]))
@@ -219,7 +230,8 @@ class Names:
             return tree.to.this in _EXACT
         return self.type_of(tree).this in exp.DataType.INTEGER_TYPES
 
-    def _is_decimal(self, tree: exp.Expr) -> bool:
+    def is_decimal(self, tree: exp.Expr) -> bool:
+        """Whether values of an expression are decimals; False in doubt."""
         if isinstance(tree, exp.Literal):
             return "." in tree.this
         if isinstance(tree, exp.Column):
@@ -227,4 +239,4 @@ class Names:
         if isinstance(tree, exp.Cast):
             return tree.to.is_type("decimal")
         inside = [tree.this, tree.args.get("expression")]
-        return any(isinstance(part, exp.Expr) and self._is_decimal(part) for part in inside)
+        return any(isinstance(part, exp.Expr) and self.is_decimal(part) for part in inside)

@@ -326,6 +326,8 @@ class Translator(Relations):
         for visible in scope.columns:
             if table and (visible.relation or "").casefold() != table.casefold():
                 continue
+            if not table and visible.qualified:
+                continue
             if visible.column not in seen:
                 seen.add(visible.column)
                 relation = visible.relation and exp.to_identifier(visible.relation, quoted=True)

@@ -33,6 +33,7 @@ from tailrace.store.schema import (
 )
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
+from tailrace.store.types import parse_type
 from tailrace.views.choose import Choice, Facts, Strategy, choose
 from tailrace.views.definition import (
     Definition,
@@ -603,7 +604,8 @@ def _explained(
                     decoded += plan.rows_read(runtime.settings.row_group_rows)
                     only = not plan.some and all(p.change == feed.INSERT for p in plan.whole)
                     inserts_only = inserts_only and only
-    spark = reason_for_spark(made, pending or sizes, stored, memory.get("types", {}))
+    known = {name: parse_type(text) for name, text in memory.get("types", {}).items()}
+    spark = reason_for_spark(made, pending or sizes, stored, known)
     facts = Facts(
         sizes=sizes,
         changes=pending,

@@ -10,7 +10,10 @@ from tailrace.store.local.dates import day_of
 from tailrace.store.local.kinds import DATE, DOUBLE, INT, DiffersError, Kind
 from tailrace.store.local.typed import Rule, Say, Typed, apply, cast, cast_tree, only
 
-# A division of whole numbers, rounded half away from zero; made by `engine`.
+# Spark divides to so many places, and then rounds once more.
+_PLACES = 39
+# A division of whole numbers, rounded half away from zero; made by `engine`. Its third argument is
+# how near below a half a quotient may not be, since Spark may round that up twice.
 DIVIDE = "tailrace_divide"
 
 
@@ -87,12 +90,15 @@ def divided_exactly(a: Typed, b: Typed, kind: Kind) -> Typed:
     huge = exp.DataType.build("HUGEINT", dialect="duckdb")
 
     def unscaled(value: Typed, extra: int) -> exp.Expr:
-        factor = cast_tree(
-            exp.Literal.number(10 ** (value.kind.scale + extra)), pa.decimal128(38, 0)
+        point, more = (
+            cast_tree(exp.Literal.number(10**places), pa.decimal128(38, 0))
+            for places in (value.kind.scale, extra)
         )
-        return exp.Cast(this=apply(exp.Mul, value.tree, factor), to=huge.copy())
+        whole = exp.Cast(this=apply(exp.Mul, value.tree, point), to=huge.copy())
+        return apply(exp.Mul, whole, exp.Cast(this=more, to=huge.copy())) if extra else whole
 
-    count = exp.Anonymous(this=DIVIDE, expressions=[unscaled(a, more), unscaled(b, 0)])
+    near = cast_tree(exp.Literal.string(f"1.01e-{_PLACES - kind.scale}"), DOUBLE)
+    count = exp.Anonymous(this=DIVIDE, expressions=[unscaled(a, more), unscaled(b, 0), near])
     unit = cast_tree(exp.Literal.string(f"{10**-kind.scale:.{kind.scale}f}"), _unit(kind))
     scaled = apply(exp.Mul, cast_tree(count, pa.decimal128(38, 0)), unit)
     return Typed(cast_tree(scaled, kind), kind)
@@ -127,7 +133,27 @@ def plain_zero(value: exp.Expr, kind: Kind) -> exp.Expr:
     return apply(exp.Add, value, cast_tree(exp.Literal.number(0), kind))
 
 
+def _abs(tree: exp.Abs, say: Say) -> Typed:
+    only(tree, {"this"})
+    value = say(tree.this)
+    if value.kind != DOUBLE:  # the least whole number has no positive twin
+        raise DiffersError(f"the absolute value of {value.kind}")
+    return Typed(exp.Anonymous(this="abs", expressions=[value.tree]), DOUBLE)
+
+
+def _inverse(tree: exp.Pow, say: Say) -> Typed:
+    """1 divided by a number, where that may be infinite."""
+    only(tree, {"this", "expression"})
+    value = say(tree.this)
+    if not kinds.is_floating(value.kind) or tree.expression.sql() != "-1":
+        raise DiffersError(tree.sql("spark")[:80])
+    one = exp.Neg(this=exp.Literal.number(1))
+    return Typed(exp.Anonymous(this="pow", expressions=[cast(value, DOUBLE), one]), DOUBLE)
+
+
 RULES: dict[type[exp.Expr], Rule] = {
+    exp.Abs: _abs,
+    exp.Pow: _inverse,
     exp.Add: _arithmetic(exp.Add),
     exp.Sub: _arithmetic(exp.Sub),
     exp.Mul: _arithmetic(exp.Mul),

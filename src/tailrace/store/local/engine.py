@@ -23,8 +23,10 @@ _SETTINGS = (
     "SET enable_external_access = false",
 )
 _DIVIDE = f"""
-CREATE MACRO {DIVIDE}(n, d) AS
+CREATE MACRO {DIVIDE}(n, d, near) AS
 CASE WHEN d = 0 THEN error('division by zero')
+WHEN (abs(d) - 2 * (abs(n) % abs(d)))::DOUBLE / abs(d)::DOUBLE BETWEEN 1e-300 AND near
+THEN error('rounded twice')
 ELSE sign(n) * sign(d) * ((2 * abs(n) + abs(d)) // (2 * abs(d))) END
 """
 _BATCH_ROWS = 100_000

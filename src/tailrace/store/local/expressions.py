@@ -85,10 +85,16 @@ def _cast(tree: exp.Cast, say: Say) -> Typed:
         kind = types.parse_type(tree.to.sql("spark"))
     except InvalidError as error:
         raise DiffersError(str(error)) from error
+    if kinds.is_decimal(kind) and tree.this.is_string and _is_number(tree.this.this):
+        return Typed(cast_tree(exp.Literal.string(tree.this.this), kind), kind)
     value = say(tree.this)
     if not _same_cast(value.kind, kind):
         raise DiffersError(f"{value.kind} as {kind}")
     return Typed(cast(value, kind), kind)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii()
 
 
 def _same_cast(a: Kind, b: Kind) -> bool:

@@ -97,7 +97,9 @@ def _avg(tree: exp.Avg, say: Say) -> Typed:
     if not kinds.is_decimal(kind):
         return Typed(exp.Avg(this=cast(value, DOUBLE)), kind)
     total = _sum(exp.Sum(this=tree.this.copy()), say)
-    count = Typed(cast_tree(exp.Count(this=value.tree), pa.decimal128(20, 0)), pa.decimal128(20, 0))
+    # As many digits as rows are in memory at the most.
+    digits = pa.decimal128(10, 0)
+    count = Typed(cast_tree(exp.Count(this=value.tree), digits), digits)
     made = divided_exactly(total, count, kind)
     some = exp.GT(this=exp.Count(this=value.tree.copy()), expression=exp.Literal.number(0))
     return Typed(exp.Paren(this=exp.Case(ifs=[exp.If(this=some, true=made.tree)])), kind)

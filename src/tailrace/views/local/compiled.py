@@ -87,12 +87,12 @@ def reason_for_spark(
     made: Definition,
     changed: Iterable[str],
     stored: Mapping[str, pa.DataType] | None,
-    types: sink.Types,
+    types: Mapping[str, pa.DataType],
 ) -> str:
     """Why changes in memory need Spark all the same; empty if they do not.
 
     `stored`: the stored table's columns, None if the view has not been built; `types`: Spark's
-    types of what is stored for averages.
+    types of averages.
     """
     layout = made.layout
     inputs = {given.name: given.table for given in made.inputs.values()}
@@ -100,16 +100,16 @@ def reason_for_spark(
         return ""
     keys = {name: [c.name for c in t.key_columns] for name, t in inputs.items() if t and t.key}
     b = Builder(list(inputs), changed, keys=keys)
+    names = {column.name: column.column for column in layout.columns}
+    held = {names[name]: kind for name, kind in (stored or {}).items()}
     if stored is not None:
-        query = sink.change(b, layout, types)
+        query = sink.change(b, layout, {**types, **held})
     else:
         query = b.delta(layout.root if layout.groups is None else layout.groups.input)
     if query is None:
         return ""
-    names = {column.name: column.column for column in layout.columns}
     columns = {n: table.columns for n, table in enumerate(inputs.values()) if table is not None}
-    held = [(names[name], kind) for name, kind in (stored or {}).items()]
-    return compiled(b.program(query), leaves_of(columns, held)).reason
+    return compiled(b.program(query), leaves_of(columns, held.items())).reason
 
 
 def without_conditions(query: exp.Query) -> exp.Query | None:

@@ -119,8 +119,9 @@ class _Select:
             raise DiffersError("two columns of one name")
         if self.tree.args.get("distinct"):
             only(self.tree.args["distinct"], set())
-            if any(map(kinds.is_floating, found.values())):
-                raise DiffersError("DISTINCT of floating-point numbers")
+            for item, (_, value) in zip(made.expressions, items, strict=True):
+                if kinds.is_floating(value.kind):  # as of groups
+                    item.set("this", plain_zero(value.tree, value.kind))
             made = made.distinct(copy=False)
         return Local(made, found)
 
@@ -189,12 +190,19 @@ class _Select:
         """The number of a stored row among equal ones. Others sort what DuckDB may change."""
         only(window, {"this", "partition_by", "order", "over"})
         order = window.args["order"].expressions if window.args.get("order") else []
-        if not isinstance(window.this, exp.RowNumber) or [o.this.name for o in order] != _PLACE:
+        by = [one.this.name for one in order]
+        plain = all(name.startswith(sink.UNLIKE) for name in by[:-2])
+        if not isinstance(window.this, exp.RowNumber) or by[-2:] != _PLACE or not plain:
             raise DiffersError(f"{type(window.this).__name__} OVER …")
         order = [exp.Ordered(this=typed(one.this, self._typed).tree) for one in order]
+        keys = [typed(key, self._typed) for key in window.args["partition_by"]]
         made = exp.Window(
             this=exp.RowNumber(),
-            partition_by=[typed(key, self._typed).tree for key in window.args["partition_by"]],
+            # Not the columns themselves: of those DuckDB gives back what it has sorted by.
+            partition_by=[
+                plain_zero(key.tree, key.kind) if kinds.is_floating(key.kind) else key.tree
+                for key in keys
+            ],
             order=exp.Order(expressions=order),
         )
         return Typed(exp.Cast(this=made, to=kinds.duck_type(kinds.INT)), kinds.INT)

@@ -1,0 +1,350 @@
+"""Values at the edge of their types: views equal Spark's own answer, to the sign of a zero.
+
+In memory, and on Spark: a view has to be right either way.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import tailrace
+from tests.support.answers import assert_same, by_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.support.lakes import LakeArgs
+
+NAN = float("nan")
+
+
+@pytest.fixture(params=[1_000_000, 0], ids=["in memory", "on Spark"])
+def lake(
+    request: pytest.FixtureRequest, sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> Iterator[tailrace.Lake]:
+    settings = tailrace.Settings(memory_rows=request.param)
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def follow(lake: tailrace.Lake, spark: SparkSession) -> Any:
+    """Build views, make changes one by one, and compare after each; returns the strategies."""
+
+    def run(
+        queries: dict[str, str],
+        changes: list[Callable[[], object]],
+        policy: str = "incremental",
+    ) -> list[str]:
+        views = [lake.create_view(name, sql, policy=policy) for name, sql in queries.items()]
+        taken: list[str] = []
+        for change in [lambda: None, *changes]:
+            change()
+            for view in views:
+                taken.append(str(view.refresh().strategy))
+                answer = by_spark(lake, spark, queries[view.name.removeprefix("main.")])
+                assert_same(view.to_arrow(), answer, view.query)
+        for view in views:
+            assert view.verify().ok, str(view.verify())
+        return [strategy for strategy in taken if strategy != "build"]
+
+    return run
+
+
+# --- zeros and NaN ------------------------------------------------------------------------------
+
+FLOATS = {
+    "joined": "SELECT p.k AS a, q.k AS b, p.x FROM f p JOIN f q ON p.x = q.x",
+    "outer_": "SELECT p.k AS a, q.k AS b, q.x FROM f p LEFT JOIN f q ON p.x = q.x AND p.k < q.k",
+    "lone": "SELECT k, x FROM f p WHERE NOT EXISTS "
+    "(SELECT 1 FROM f q WHERE q.x = p.x AND q.k <> p.k)",
+    "grouped": "SELECT x, count(*) AS n, max(k) AS m FROM f GROUP BY x",
+    "counted": "SELECT x, count(DISTINCT k) AS n FROM f GROUP BY x",
+    "different": "SELECT DISTINCT x FROM f",
+    "ranked": "SELECT k, x, count(*) OVER (PARTITION BY x) AS n FROM f",
+    "plain": "SELECT x, y FROM f",
+    "less": "SELECT x FROM f EXCEPT ALL SELECT x FROM g",
+    "shared": "SELECT x FROM f INTERSECT SELECT x FROM g",
+    "united": "SELECT x FROM f UNION SELECT x FROM g",
+    "using_": "SELECT f.x AS fx, g.x AS gx, x FROM f JOIN g USING (x)",
+    "left_": "SELECT k, f.x AS fx, g.x AS gx, x FROM f LEFT JOIN g USING (x)",
+    "right_": "SELECT f.*, g.x AS gx, x AS plain FROM g RIGHT JOIN f USING (x)",
+    "star": "SELECT * FROM f JOIN g USING (x)",
+}
+
+
+def test_zeros_and_nans_are_matched_as_spark_does(lake: tailrace.Lake, follow: Any) -> None:
+    key = "k" if lake._runtime.settings.memory_rows else None
+    lake.create_table("f", {"k": "int", "x": "double", "y": "float"}, primary_key=key)
+    lake.create_table("g", {"x": "double"})
+    f, g = lake.table("f"), lake.table("g")
+
+    def rows(*pairs: tuple[int, float]) -> list[dict[str, Any]]:
+        return [{"k": k, "x": x, "y": x} for k, x in pairs]
+
+    f.append(rows((1, 0.0), (2, 5.0)))
+    g.append([{"x": -0.0}, {"x": NAN}])
+
+    def turn_signs() -> None:
+        f.delete("k IN (1, 3)")
+        f.append(rows((1, -0.0), (3, 0.0)))
+
+    changes: list[Callable[[], object]] = [
+        lambda: f.append(rows((3, -0.0), (4, NAN), (5, NAN))),
+        lambda: (g.append([{"x": 0.0}, {"x": 5.0}]), f.delete("k = 4")),
+        turn_signs,
+        lambda: (f.delete("x = 0"), g.delete("isnan(x)")),
+    ]
+    follow(FLOATS, changes)
+
+
+def test_a_row_is_looked_for_by_zero_or_nan_among_many_files(
+    lake: tailrace.Lake, follow: Any
+) -> None:
+    """Files and row groups are skipped by bounds, which say nothing of NaN."""
+    lake.create_table("f", {"k": "int", "x": "double"}, primary_key="k")
+    lake.create_table("g", {"x": "double", "n": "int"})
+    for n in range(4):
+        lake.table("f").append([{"k": 10 * n + m, "x": float(10 * n + m)} for m in range(1, 8)])
+    lake.table("f").append([{"k": 100, "x": NAN}, {"k": 101, "x": 1e9}, {"k": 102, "x": -0.0}])
+    lake.table("g").append([{"x": 3.0, "n": 1}])
+    queries = {"v": "SELECT f.k, g.n, f.x FROM g JOIN f ON f.x = g.x"}
+    follow(
+        queries,
+        [
+            lambda: lake.table("g").append([{"x": NAN, "n": 2}]),
+            lambda: lake.table("g").append([{"x": 0.0, "n": 3}]),
+            lambda: lake.table("g").delete("n = 2"),
+        ],
+    )
+
+
+def test_nested_zeros_and_nans_are_matched_as_spark_does(lake: tailrace.Lake, follow: Any) -> None:
+    kinds = {"k": "int", "a": "array<double>", "s": "struct<x: double, t: string>"}
+    lake.create_table("f", kinds, primary_key="k")
+    f = lake.table("f")
+
+    def row(k: int, *values: float) -> dict[str, Any]:
+        return {"k": k, "a": list(values), "s": {"x": values[0], "t": "t"}}
+
+    f.append([row(1, 0.0, 1.0), row(2, NAN), {"k": 3, "a": None, "s": None}])
+    queries = {
+        "plain": "SELECT a, s FROM f",
+        "grouped": "SELECT a, count(*) AS n FROM f GROUP BY a",
+        "joined": "SELECT p.k, q.k AS other, p.a FROM f p JOIN f q ON p.a = q.a AND p.s = q.s",
+        "fields": "SELECT s.x AS x, sum(k) AS n FROM f GROUP BY s.x",
+    }
+    follow(
+        queries,
+        [
+            lambda: f.append([row(4, -0.0, 1.0), row(5, NAN)]),
+            lambda: f.upsert([row(1, -0.0, 1.0)]),
+            lambda: f.delete("k IN (2, 4)"),
+        ],
+    )
+
+
+# --- numbers with many digits -------------------------------------------------------------------
+
+WIDE = [(10, 2), (18, 2), (28, 8), (32, 10), (38, 10), (38, 18), (38, 30), (38, 38), (38, 0)]
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale"),
+    [pytest.param(*one, id=f"decimal({one[0]},{one[1]})") for one in WIDE],
+)
+def test_sums_and_averages_of_decimals_have_sparks_digits(
+    lake: tailrace.Lake, follow: Any, precision: int, scale: int
+) -> None:
+    kind = pa.decimal128(precision, scale)
+    decimal = Context(prec=60)
+    lake.create_table(
+        "d",
+        {"k": "int", "g": "int", "x": f"decimal({precision},{scale})"},
+        primary_key="k",
+    )
+    step = Decimal(1).scaleb(-scale)
+    # The largest of which a hundred still have a sum.
+    large = Decimal("9" * (precision - (2 if precision > 30 else 0))).scaleb(-scale)
+
+    def rows(first: int, count: int, value: Decimal) -> pa.Table:
+        ids = list(range(first, first + count))
+        values = [value if n % 3 else decimal.subtract(step, value) for n in ids]
+        return pa.table(
+            {
+                "k": pa.array(ids, pa.int32()),
+                "g": pa.array([n % 2 for n in ids], pa.int32()),
+                "x": pa.array([v.quantize(step, context=decimal) for v in values], kind),
+            }
+        )
+
+    d = lake.table("d")
+    d.append(rows(0, 7, step * 3))
+    queries = {
+        "by_group": "SELECT g, sum(x) AS s, avg(x) AS a, count(x) AS n FROM d GROUP BY g",
+        "all_of_it": "SELECT sum(x) AS s, avg(x) AS a, min(x) AS lo, max(x) AS hi FROM d",
+        "had": "SELECT g, avg(x) AS a FROM d GROUP BY g HAVING avg(x) > 0",
+        "more": "SELECT g, sum(x) - min(x) AS s, avg(x) * 2 AS a FROM d GROUP BY g",
+    }
+    taken = follow(
+        queries,
+        [
+            lambda: d.append(rows(10, 7, step * 7)),
+            lambda: d.append(rows(20, 6, large)),
+            lambda: d.delete("k < 5 OR k = 21"),
+            lambda: d.append([{"k": 50, "g": 7, "x": None}, {"k": 51, "g": 0, "x": None}]),
+            lambda: d.delete("k >= 20"),
+        ],
+    )
+    assert set(taken) == {"merge"}
+
+
+def test_an_average_has_a_value_where_a_sum_has_none(lake: tailrace.Lake, follow: Any) -> None:
+    most = 2**63 - 1
+    lake.create_table("t", {"k": "int", "x": "bigint"}, primary_key="k")
+    t = lake.table("t")
+    t.append([{"k": n, "x": most} for n in range(3)])
+    follow(
+        {"v": "SELECT avg(x) AS a FROM t", "w": "SELECT k % 2 AS g, avg(x) AS a FROM t GROUP BY 1"},
+        [
+            lambda: t.append([{"k": 7, "x": most - 5}, {"k": 8, "x": -most - 1}]),
+            lambda: t.delete("k < 2"),
+            lambda: t.delete("k < 9"),
+        ],
+    )
+
+
+# --- the least and the greatest -----------------------------------------------------------------
+
+WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_the_least_value_of_a_type_can_be_deleted(
+    lake: tailrace.Lake, follow: Any, kind: str
+) -> None:
+    least = -(2 ** (WHOLE[kind] - 1))
+    lake.create_table("t", {"k": "int", "x": kind}, primary_key="k")
+    t = lake.table("t")
+    t.append([{"k": 1, "x": least}, {"k": 2, "x": -100}, {"k": 3, "x": 107}])
+    queries = {
+        "totals": "SELECT sum(x) AS s, avg(x) AS a, min(x) AS lo, max(x) AS hi FROM t",
+        "grouped": "SELECT k % 2 AS g, sum(x) AS s, avg(x) AS a FROM t GROUP BY 1",
+        "plain": "SELECT p.x, q.k FROM t p JOIN t q ON p.x = q.x",
+    }
+    follow(
+        queries,
+        [
+            lambda: t.delete("k = 1"),
+            lambda: t.append([{"k": 6, "x": -least - 1}, {"k": 4, "x": least}]),
+            lambda: t.upsert([{"k": 4, "x": 0}, {"k": 6, "x": least + 100}]),
+        ],
+    )
+
+
+def test_a_sum_that_overflowed_comes_back_when_its_rows_are_gone(lake: tailrace.Lake) -> None:
+    lake.create_table("t", {"k": "int", "x": "bigint"}, primary_key="k")
+    t = lake.table("t")
+    t.append([{"k": 1, "x": 5}])
+    view = lake.create_view("v", "SELECT sum(x) AS s FROM t", policy="incremental")
+    view.refresh()
+    t.append([{"k": 2, "x": 2**63 - 1}])
+    with pytest.raises(tailrace.JobFailedError, match=r"(?i)overflow"):
+        view.refresh()
+    t.delete("k = 2")
+    t.append([{"k": 3, "x": 10}])
+    view.refresh()
+    assert view.to_arrow().to_pylist() == [{"s": 15}]
+    assert view.status().is_fresh
+
+
+# --- maps, and many columns ---------------------------------------------------------------------
+
+
+def test_a_view_with_maps_follows_its_table(lake: tailrace.Lake, follow: Any) -> None:
+    kinds = {
+        "k": "int",
+        "m": "map<string, int>",
+        "deep": "array<struct<a: map<string, map<int, double>>, b: int>>",
+    }
+    lake.create_table("t", kinds, primary_key="k")
+    t = lake.table("t")
+
+    def row(k: int, *names: str) -> dict[str, Any]:
+        deep = [{"a": {name: {k: -0.0}}, "b": None} for name in names]
+        return {"k": k, "m": dict.fromkeys(names, k), "deep": deep}
+
+    t.append([row(1, "a"), row(2, "a", "b"), {"k": 3, "m": None, "deep": None}])
+    queries = {
+        "plain": "SELECT m, deep FROM t",
+        "joined": "SELECT p.k, q.m FROM t p JOIN t q ON p.k = q.k + 1",
+        "sized": "SELECT size(m) AS n, count(*) AS c FROM t GROUP BY size(m)",
+    }
+    changes: list[Callable[[], object]] = [
+        lambda: t.upsert([row(1, "a", "c"), row(4, "a")]),
+        lambda: t.append(
+            [{"k": 5, "m": {}, "deep": []}, {"k": 6, "m": {"x": None}, "deep": [None]}]
+        ),
+        lambda: t.delete("k IN (2, 3, 6)"),
+    ]
+    follow(queries, changes)
+    by_map = {
+        "grouped": "SELECT m, count(*) AS n FROM t GROUP BY m",
+        "different": "SELECT DISTINCT m FROM t",
+    }
+    assert set(follow(by_map, [lambda: t.append([row(8, "a", "c"), row(9, "z")])], "auto")) == {
+        "full"
+    }
+
+
+# --- windows of time ----------------------------------------------------------------------------
+
+
+def _at(minute: int, second: int = 0) -> dt.datetime:
+    return dt.datetime(2026, 3, 1, 10, minute, second, tzinfo=dt.UTC)
+
+
+def test_windows_of_time_are_kept_up(lake: tailrace.Lake, follow: Any) -> None:
+    lake.create_table("e", {"id": "int", "u": "string", "t": "timestamp"}, primary_key="id")
+    e = lake.table("e")
+    e.append([{"id": n, "u": "ab"[n % 2], "t": _at(7 * n)} for n in range(6)])
+    e.append([{"id": 90, "u": "a", "t": None}])
+    queries = {
+        "first": "SELECT window.start AS s, window.end AS e, count(*) AS n FROM e "
+        "GROUP BY window(t, '10 minutes')",
+        "beside": "SELECT u, window, count(*) AS n FROM e GROUP BY u, window(t, '10 minutes')",
+        "sliding": "SELECT window.start AS s, max(id) AS m FROM e "
+        "GROUP BY window(t, '10 minutes', '5 minutes')",
+        "aliased": "SELECT w.start AS s, sum(id) AS n FROM "
+        "(SELECT id, window(t, '15 minutes') AS w FROM e) GROUP BY w.start",
+        "had": "SELECT window.end AS till, count(*) AS n FROM e "
+        "GROUP BY window(t, '20 minutes') HAVING count(*) > 1",
+    }
+    follow(
+        queries,
+        [
+            lambda: e.append([{"id": 10, "u": "a", "t": _at(59)}, {"id": 11, "u": "a", "t": None}]),
+            lambda: e.upsert([{"id": 2, "u": "b", "t": _at(1)}]),
+            lambda: e.delete("id IN (0, 1, 90)"),
+        ],
+    )
+
+
+def test_sessions_are_computed_in_full(lake: tailrace.Lake, follow: Any) -> None:
+    lake.create_table("e", {"id": "int", "u": "string", "t": "timestamp"}, primary_key="id")
+    e = lake.table("e")
+    e.append([{"id": 1, "u": "a", "t": _at(0, 0)}, {"id": 2, "u": "a", "t": _at(0, 50)}])
+    query = (
+        "SELECT u, session_window.start AS s, count(*) AS n FROM e "
+        "GROUP BY u, session_window(t, '30 seconds')"
+    )
+    taken = follow({"v": query}, [lambda: e.append([{"id": 3, "u": "a", "t": _at(0, 25)}])], "auto")
+    assert taken == ["full"]
+    assert "session" in lake.view("v").explain().to_dict()["reason"]
