@@ -60,7 +60,7 @@ class Desk:
 
     def submit(self, tenant: str, number: int, priority: int = 0) -> Flight | None:
         work = Work(members=(), to=number, priority=priority, tenant=tenant)
-        return self.scheduler.submit(work)
+        return next(iter(self.scheduler.submit(work)), None)
 
     def let_go(self, name: str) -> None:
         self.gates.setdefault(name, threading.Event()).set()
@@ -158,3 +158,12 @@ def test_closing_stops_what_runs_and_begins_nothing(desk: Desk) -> None:
     assert desk.stops >= 1
     assert desk.submit("a", 2) is None
     assert desk.scheduler.counts["rejected"] == 1
+
+
+def test_of_works_that_come_together_the_highest_priority_starts_first(desk: Desk) -> None:
+    works = [Work(members=(), to=p, priority=p, tenant="a") for p in (0, 9, 5)]
+    desk.scheduler.submit(*works)
+    for priority in (0, 9, 5):
+        desk.let_go(f"a{priority}")
+    desk.started(3)
+    assert desk.order == ["a9", "a5", "a0"]

@@ -20,14 +20,9 @@ from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
+from tailrace.store.steadiness import CHANCE, MOMENT, SESSION, unsteady
 
 _OF_QUERIES = {"select", "from", "with", "values", "table"}
-# Functions of the moment, of chance, and of who asks.
-_UNSTEADY = {
-    *("now", "current_timestamp", "current_date", "curdate", "current_time", "localtimestamp"),
-    *("unix_timestamp", "rand", "random", "randn", "randstr", "uuid", "shuffle"),
-    *("current_user", "session_user", "user", "current_timezone"),
-}
 
 
 def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
@@ -55,7 +50,11 @@ def _has_subquery(where: str) -> bool:
 
 def is_steady(where: str) -> bool:
     """Whether a condition is true of the same rows whenever it is asked."""
-    return _words(where).isdisjoint(_UNSTEADY)
+    try:
+        tree = sqlglot.parse_one(where, dialect="spark")
+    except (SqlglotError, RecursionError):
+        return _words(where).isdisjoint(CHANCE | MOMENT | SESSION)
+    return next(unsteady(tree), None) is None
 
 
 def _words(where: str) -> set[str]:

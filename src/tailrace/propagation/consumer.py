@@ -65,6 +65,8 @@ class Consumer:
 
     # Whether `tend` has something to do.
     tends = False
+    # Whether a range that failed is tried again as it was: a consumer may have told others of it.
+    repeats_ranges = True
     # Whether its jobs are dropped with their source, rather than left with an error.
     goes_with_source = False
 

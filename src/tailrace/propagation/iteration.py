@@ -4,7 +4,8 @@ Always true: a job's output, its watermark, what its consumer remembers and its 
 commit, which fails if the job is no longer as it was claimed. A job that fails leaves its
 siblings alone. Jobs that stand on each other are a bundle: they run one after the other in one
 transaction, and the failure of one is entered with that one. What was claimed and not committed
-stays claimed, so that the next try ends at the same snapshot.
+stays claimed, so that the next try ends at the same snapshot, unless the consumer needs no such
+promise.
 """
 
 from __future__ import annotations
@@ -390,6 +391,7 @@ class Iterations:
                 tries=tries,
                 retry_at=None if permanent else now + retry.pause(tries, settings, self._random),
                 status=status,
+                repeats=_repeats(claim.job),
             )
             if entered:
                 history.record(connection, record)
@@ -415,11 +417,12 @@ class Iterations:
 
     def _release(self, flight: Flight) -> None:
         """Say that this node runs nothing of this work any more."""
-        left, flight.claims = list(flight.claims), {}
+        left, flight.claims = flight.claims, {}
         if left:
             with self._runtime.database.lock() as connection:
-                for job in left:
-                    joblog.release(connection, job, self._node_id)
+                for claim in left.values():
+                    job = claim.job
+                    joblog.release(connection, job.id, self._node_id, repeats=_repeats(job))
 
     def _report(self, job: Job, done: Iteration) -> None:
         fields = {
@@ -437,6 +440,12 @@ class Iterations:
         else:
             log.warning("iteration", error=done.error, **fields)
         self._observe(job, done)
+
+
+def _repeats(job: Job) -> bool:
+    """Whether what was begun has to end where it was going to."""
+    found = find_consumer(job.kind)
+    return found is None or found.repeats_ranges
 
 
 def _check_memory(memory: object) -> None:

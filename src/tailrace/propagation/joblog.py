@@ -172,6 +172,29 @@ def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, 
     }
 
 
+def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, int]:
+    """For jobs that are behind, the last snapshot before their sources changed again."""
+    found: dict[int, int] = {}
+    file, delete = t.data_file.c, t.delete_file.c
+    for column, table_id in (
+        (file.begin_snapshot, file.table_id),
+        (file.end_snapshot, file.table_id),
+        (delete.begin_snapshot, delete.table_id),
+    ):
+        source = t.job_source.c
+        query = (
+            sa.select(_J.job_id, sa.func.min(column).label("first"))
+            .join(t.job_source, source.job_id == _J.job_id)
+            .join(column.table, sa.and_(table_id == source.table_id, column > _J.watermark))
+            .group_by(_J.job_id)
+        )
+        for some in in_batches(ids):
+            for row in connection.execute(query.where(_J.job_id.in_(some))):
+                before = row.first - 1
+                found[row.job_id] = min(found.get(row.job_id, before), before)
+    return found
+
+
 def _with_sources(connection: sa.Connection, rows: Sequence[Any]) -> list[tuple[Job, bool]]:
     # Many at once are cheaper to read as a whole.
     ids = None if len(rows) > 5000 else [row.job_id for row in rows]
@@ -451,8 +474,9 @@ def fail(
     tries: int,
     retry_at: datetime | None,
     status: Mapping[str, Any],
+    repeats: bool = True,
 ) -> bool:
-    """Put a job to rest with its error; it keeps its watermark and what it had claimed.
+    """Put a job to rest with its error; it keeps its watermark and, if it `repeats`, its claim.
 
     The epoch rises: a thread that could not be ended must not commit in a later try's name.
     """
@@ -464,13 +488,14 @@ def fail(
         state=failed if permanent else _AT_REST,
         epoch=_J.epoch + 1,
         node_id=None,
+        **({} if repeats else {"claim_to": None}),
         tries=tries,
         retry_at=retry_at,
         status=json.dumps(status),
     )
 
 
-def release(connection: sa.Connection, job_id: int, node: str) -> None:
+def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool = True) -> None:
     """Say that a node runs nothing more for a job, whatever has become of the job.
 
     Of a dropped job too: who dropped it may be waiting for this.
@@ -483,6 +508,7 @@ def release(connection: sa.Connection, job_id: int, node: str) -> None:
             epoch=_J.epoch + 1,
             node_id=None,
             state=_AT_REST,
+            **({} if repeats else {"claim_to": None}),
         )
     )
 

@@ -62,18 +62,19 @@ class Scheduler:
 
     # --- in ---------------------------------------------------------------------------------
 
-    def submit(self, work: Work) -> Flight | None:
-        """Queue a work; None if this scheduler is closed."""
-        flight = Flight(work)
+    def submit(self, *works: Work) -> list[Flight]:
+        """Queue works, all before the first of them starts; nothing if this scheduler is closed."""
+        flights = [Flight(work) for work in works]
         with self._lock:
             if self._closed:
-                self.counts["rejected"] += 1
-                return None
-            self.counts["submitted"] += 1
-            task = _Task((-work.priority, next(self._numbers)), flight)
-            heapq.heappush(self._waiting.setdefault(work.tenant, []), task)
+                self.counts["rejected"] += len(works)
+                return []
+            self.counts["submitted"] += len(works)
+            for flight in flights:
+                task = _Task((-flight.work.priority, next(self._numbers)), flight)
+                heapq.heappush(self._waiting.setdefault(flight.work.tenant, []), task)
             self._start_some()
-        return flight
+        return flights
 
     def resize(self, workers: int) -> None:
         """Change how many run at once; what runs already goes on."""

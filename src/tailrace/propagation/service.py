@@ -97,8 +97,9 @@ class Service:
         """One wake-up; returns the seconds after which the next is due."""
         self._wake.clear()
         deadline = self.scheduler.expire()
-        for work in self.runner.look():
-            if self.scheduler.submit(work) is None:
+        works = self.runner.look()
+        if not self.scheduler.submit(*works):
+            for work in works:
                 self.runner.finished(work)
         if self.runner.keep_up() and self._purger is not None:
             self._purger.begin()

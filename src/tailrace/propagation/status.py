@@ -31,8 +31,8 @@ class JobStatus:
     name: str
     kind: str
     state: State
-    # The snapshot that its output reflects: the newest, if its sources have not changed since
-    # its last iteration; None before the first.
+    # The snapshot that its output reflects: the last one before its sources changed again; None
+    # before the first iteration.
     watermark: int | None
     is_fresh: bool  # nothing of its sources is missing in its output
     sources: tuple[str, ...]
@@ -97,6 +97,8 @@ class _Facts:
         self._changed = joblog.last_changes(connection, tables)
         self._names = _names(connection, tables)
         self._there = lookup.tables_there(connection, self._newest, tables)
+        behind = [i for i in ids if known[i].watermark is not None and not self._is_fresh(known[i])]
+        self._until = joblog.unchanged_until(connection, behind)
 
     def _is_fresh(self, row: Any) -> bool:
         # A table that was dropped never changes again: that is not what fresh means.
@@ -104,6 +106,14 @@ class _Facts:
             table in self._there and self._changed.get(table, -1) <= row.watermark
             for table in self._sources[row.job_id]
         )
+
+    def _watermark(self, row: Any, *, fresh: bool) -> int | None:
+        """It never goes back: what was fresh at a snapshot reflects it, whatever came after."""
+        if fresh:
+            return self._newest
+        stored: int | None = row.watermark
+        until = self._until.get(row.job_id)
+        return stored if stored is None or until is None else max(stored, until)
 
     def _holder(self, row: Any) -> Any:
         """What a job that is behind waits for, of those that it stands on: the stopped first."""
@@ -137,7 +147,7 @@ class _Facts:
             name=row.name,
             kind=row.kind,
             state=State(row.state),
-            watermark=self._newest if fresh else row.watermark,
+            watermark=self._watermark(row, fresh=fresh),
             is_fresh=fresh,
             sources=self._table_names(self._sources[row.job_id]),
             outputs=self._table_names(self._outputs[row.job_id]),

@@ -22,6 +22,7 @@ from tailrace.propagation.job import Kind
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
+from tailrace.store.steadiness import unsteady
 from tailrace.store.types import quote, spark_type
 
 if TYPE_CHECKING:
@@ -31,23 +32,6 @@ if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction
 
 _OPTIONS = {"kind", "table", "columns", "where"}
-# Functions whose result depends on more than the row.
-_CHANGING = {
-    "rand",
-    "random",
-    "randn",
-    "uuid",
-    "now",
-    "current_timestamp",
-    "current_date",
-    "current_time",
-    "curdate",
-    "current_user",
-    "localtimestamp",
-    "monotonically_increasing_id",
-    "input_file_name",
-    "spark_partition_id",
-}
 
 
 class Replica(Consumer):
@@ -191,12 +175,8 @@ def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
         raise InvalidError(f"cannot read the condition {where!r}: it is not one expression")
     if tree.find(exp.Subquery, exp.Select, exp.AggFunc, exp.Window, exp.Explode):
         raise InvalidError(f"the condition {where!r} must be about one row")
-    for call in tree.find_all(exp.Func):
-        name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
-        if name.lower() in _CHANGING:
-            raise InvalidError(
-                f"the condition {where!r} does not always say the same of a row: {name.lower()}"
-            )
+    for name in unsteady(tree):
+        raise InvalidError(f"the condition {where!r} does not always say the same of a row: {name}")
     if isinstance(tree, exp.Literal | exp.Null):
         raise InvalidError(f"{where!r} is no condition: write a comparison, as in 'amount > 0'")
     return {source.column(column.name).name for column in tree.find_all(exp.Column)}

@@ -33,6 +33,14 @@ class SparkProvider:
         self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
         self._lock = Lock()
 
+    def if_there(self) -> SparkSession | None:
+        """A session that need not be started: the given one, or the process's own."""
+        if self.session is not None or "pyspark" not in sys.modules:
+            return self.session
+        from pyspark.sql import SparkSession
+
+        return SparkSession.getActiveSession()
+
     def __call__(self) -> SparkSession:
         with self._lock:
             if self.session is None:

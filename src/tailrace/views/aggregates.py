@@ -178,6 +178,7 @@ class Aggregating:
             self._take_calls(late, {})
         calls = tuple(self._calls.values())
         unique = tuple(dict.fromkeys(keys))
+        self._names.check_groupable(unique)
         columns = (*unique, *(call.name for call in calls))
         node = Aggregate(columns=columns, input=self._node, keys=unique, calls=calls)
         single = group is None

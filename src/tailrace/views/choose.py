@@ -70,6 +70,7 @@ class Facts:
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     rebuild: bool = False  # the history since the watermark is gone
     moved: bool = False  # a function of the moment says something else
+    refused: str = ""  # why Spark would not run the rules' queries, if it was tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,8 @@ def options_of(made: Definition, facts: Facts) -> list[Option]:
     blocked = made.reason
     if facts.rebuild:
         blocked = "the changes since the last refresh are no longer kept"
+    elif facts.refused:
+        blocked = facts.refused
     elif facts.moved:
         blocked = f"{', '.join(made.moments)} has moved on"
     ways = {Way.MERGE: Strategy.MERGE, Way.KEYS: Strategy.KEYS, Way.BAG: Strategy.ROWS}

@@ -16,14 +16,12 @@ from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
+from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
 from tailrace.store.types import spark_type
 from tailrace.views.layout import VISIBLE, Layout, layout_of
 from tailrace.views.scope import Source, SourceColumn, UnsupportedError
+from tailrace.views.time_windows import restore_windows, with_readable_windows
 from tailrace.views.translate import translate
-
-# Functions of the moment: fixed for a refresh, and a reason for the next when they have moved on.
-_DAY = {"current_date", "curdate"}
-_NOW = {"current_timestamp", "now", "localtimestamp", "current_time"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +82,8 @@ def parse(text: object) -> exp.Query:
     if not isinstance(text, str) or not text.strip():
         raise InvalidError("a view needs a query: SELECT …")
     try:
-        trees = [tree for tree in sqlglot.parse(text, dialect="spark") if tree is not None]
+        parsed = sqlglot.parse(with_readable_windows(text), dialect="spark")
+        trees = [tree for tree in parsed if tree is not None]
     except sqlglot.errors.SqlglotError as error:
         found = getattr(error, "errors", None) or [{"description": str(error)}]
         first = found[0]
@@ -93,6 +92,10 @@ def parse(text: object) -> exp.Query:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
     tree = trees[0]
+    restore_windows(tree)
+    for call in list(tree.find_all(exp.Localtimestamp)):
+        # Without parentheses, as sqlglot would write it, it would be a column.
+        call.replace(exp.Anonymous(this="localtimestamp", expressions=[]))
     if tree.find(exp.Into, exp.Placeholder, exp.Parameter):
         raise InvalidError("a view's query has no INTO and no parameters")
     return tree
@@ -189,14 +192,22 @@ def with_tables(tree: exp.Query, rename: Callable[[str], str]) -> exp.Query:
 
 
 def _fix_moments(tree: exp.Query, moment: datetime) -> tuple[str, ...]:
-    """Put a moment's values in place of the functions that ask for it."""
+    """Put a moment's values in place of the functions that ask for it.
+
+    They are fixed for a refresh, and a reason for the next when they have moved on.
+    """
     used = set()
     for call in list(tree.find_all(exp.Func)):
-        name = (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
-        if name in _DAY:
+        name = called(call)
+        if name in DAY:
             call.replace(exp.cast(exp.Literal.string(moment.date().isoformat()), "date"))
-        elif name in _NOW:
-            call.replace(exp.cast(exp.Literal.string(moment.isoformat(" ")), "timestamp"))
+        elif name in INSTANT and is_moment(call):
+            instant = exp.cast(exp.Literal.string(moment.isoformat(" ")), "timestamp")
+            if name == "localtimestamp":  # in the session's time zone
+                instant = exp.cast(instant, "timestamp_ntz", dialect="spark")
+            if isinstance(call.parent, exp.StrToUnix):  # what sqlglot makes of unix_timestamp()
+                name = "unix_timestamp"
+            call.replace(instant)
         else:
             continue
         used.add(name)
@@ -221,7 +232,7 @@ def moment_text(moments: tuple[str, ...], moment: datetime) -> str:
     """What a view's functions of the moment say: equal as long as they do."""
     if not moments:
         return ""
-    return str(moment.date()) if set(moments) <= _DAY else moment.isoformat()
+    return str(moment.date()) if set(moments) <= DAY else moment.isoformat()
 
 
 # --- what readers see --------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def explanation(
         view=name,
         policy=policy,
         strategy=str(choice.strategy),
-        reason=made.reason,
+        reason=made.reason or facts.refused,
         spark=spark,
         watermark=watermark,
         sources=sources,

@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from sqlglot import exp
 
 from tailrace.catalog import tables as t
-from tailrace.errors import InvalidError
-from tailrace.propagation import joblog
+from tailrace.errors import InvalidError, TailraceError
+from tailrace.propagation import joblog, retry
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
 from tailrace.propagation.jobs import VIEW
@@ -63,8 +63,9 @@ if TYPE_CHECKING:
 
 # Changed rows up to which a plan is tiny.
 _TINY_ROWS = 50_000
-# What a job remembers if its next run is to compute everything.
+# What a job remembers if its next run is to compute everything, and why it always is.
 FULL = "full"
+REFUSED = "refused"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,18 @@ class Refresh:
         if choice.strategy is Strategy.FULL or not facts.in_memory:
             started += self._start_spark()
         had_spark = self._runtime.spark.session is not None
-        self._apply(choice, facts)
+        try:
+            self._apply(choice, facts)
+        except Exception as error:
+            if choice.strategy is Strategy.FULL or retry.code_of(error) != retry.INVALID:
+                raise
+            if isinstance(error, TailraceError) or policy == "incremental":
+                raise
+            # The query is right, for it was built: what Spark refuses is what the rules made of it.
+            self._memory[REFUSED] = f"Spark refuses: {str(error).partition(chr(10))[0][:300]}"
+            return self._choose_and_apply(
+                replace(facts, in_memory=False, refused=self._memory[REFUSED]), started
+            )
         if had_spark or self._runtime.spark.session is None:
             self._remember(choice, facts, time.monotonic() - started)
         return choice
@@ -397,6 +409,7 @@ class Refresh:
             history=self._memory.get("runs", {}),
             rebuild=sources.since is None,
             moved=moved,
+            refused=self._memory.get(REFUSED, ""),
         )
 
     def _remember(self, choice: Choice, facts: Facts, seconds: float) -> None:

@@ -47,6 +47,7 @@ class Visible:
     column: str
     # Only by its relation's name: of a column that USING joins by, one side's is the plain one.
     qualified: bool = False
+    implicit: bool = False  # not one of those that a star stands for
 
 
 @dataclass(kw_only=True)
@@ -55,6 +56,7 @@ class Scope:
 
     columns: list[Visible] = field(default_factory=list)
     outer: Scope | None = None
+    calls: dict[str, str] = field(default_factory=dict)  # functions that are columns of the plan
 
     def find(self, name: str, relation: str | None) -> str | None:
         """The plan's column; None if there is none of that name."""
@@ -75,10 +77,20 @@ class Scope:
     def bind(self, tree: exp.Expr) -> exp.Expr:
         """A copy of an expression with the plan's columns in place of names."""
         holder = exp.Paren(this=tree.copy())
+        known = set(self.calls.values())
+        self.put_calls(holder)
         for column in outside_queries(holder):
-            column.replace(self._bound(column))
+            if column.table or column.name not in known:
+                column.replace(self._bound(column))
         made: exp.Expr = holder.this
         return made
+
+    def put_calls(self, holder: exp.Expr) -> None:
+        """Put the plan's columns in place of functions that are such."""
+        for call in list(holder.find_all(exp.Anonymous)) if self.calls else []:
+            column = self.calls.get(call.sql("spark"))
+            if column is not None:
+                call.replace(column_of(column))
 
     def _bound(self, column: exp.Column) -> exp.Expr:
         if isinstance(column.this, exp.Star):
@@ -201,6 +213,15 @@ class Names:
         }
         found = annotate_types(renamed(tree, typed), dialect="spark").type
         return found if isinstance(found, exp.DataType) else exp.DataType.build("unknown")
+
+    def check_groupable(self, columns: Iterable[str]) -> None:
+        """Refuse groups by maps: rows of a group could not be looked for by them."""
+        for column in columns:
+            kind = self.types.get(column)
+            if kind is not None and any(
+                part.this == exp.DataType.Type.MAP for part in kind.find_all(exp.DataType)
+            ):
+                raise UnsupportedError("groups by a map, for which there is no equality")
 
     def is_exact(self, tree: exp.Expr) -> bool:
         """Whether values of an expression add up to the same in any order; False in doubt."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
+from tailrace.store.steadiness import DAY, INSTANT, unsteady
 from tailrace.views.aggregates import Aggregating, is_aggregate
 from tailrace.views.from_clause import REFUSED, Env, From, Relations, Result
 from tailrace.views.plan import (
@@ -38,30 +39,15 @@ from tailrace.views.scope import (
     renamed,
 )
 from tailrace.views.subqueries import Subqueries
+from tailrace.views.time_windows import add_time_window
 from tailrace.views.windows import add_windows
-
-_CHANGING = {
-    "rand",
-    "random",
-    "randn",
-    "uuid",
-    "current_user",
-    "user",
-    "monotonically_increasing_id",
-    "input_file_name",
-    "spark_partition_id",
-    "shuffle",
-    "reflect",
-    "java_method",
-}
 
 
 def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
     """The plan of a query, and the types of the plan's columns as far as they are known."""
-    for call in query.find_all(exp.Func):
-        name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
-        if name.lower() in _CHANGING:
-            raise UnsupportedError(f"{name.lower()}() does not give the same value twice")
+    for name in unsteady(query):
+        if name not in DAY | INSTANT:  # those are fixed for a refresh
+            raise UnsupportedError(f"{name} does not give the same value twice")
     made = Translator(resolve)
     table = made.query(query, {}, None)
     if table.open:
@@ -132,8 +118,10 @@ class Translator(Relations):
             parts = [part for n in nodes for part in (n.parts if isinstance(n, Union) else (n,))]
             node = Union(columns=columns, parts=tuple(parts))
             if distinct:
+                self.names.check_groupable(columns)
                 node = Aggregate(columns=columns, input=node, keys=columns, calls=())
         else:
+            self.names.check_groupable(columns)
             word = "except" if isinstance(query, exp.Except) else "intersect"
             kind = SetKind(word if distinct else f"{word} all")
             node = SetOperation(columns=columns, kind=kind, left=nodes[0], right=nodes[1])
@@ -159,6 +147,7 @@ class Translator(Relations):
             if select.args.get(refused):
                 raise UnsupportedError(f"no rule for {refused} in {select.sql('spark')[:60]}")
         found, scope = self.from_clause(select, env, outer)
+        add_time_window(self, select, found, scope)
         subqueries = Subqueries(self, env)
         open_conditions: list[exp.Expr] = []
         where = select.args.get("where")
@@ -244,6 +233,7 @@ class Translator(Relations):
         if distinct and not extra:
             project = self.projected(result.node, late.items)
             columns = project.columns
+            self.names.check_groupable(columns)
             result.node = Aggregate(columns=columns, input=project, keys=columns, calls=())
             late.orders = self._orders_of_outputs(late.orders, late.items, columns)
         else:
@@ -305,6 +295,8 @@ class Translator(Relations):
         return items
 
     def _name_of(self, value: exp.Expr) -> str:
+        if isinstance(value, exp.Anonymous) and value.name.lower() == "window":
+            return "window"
         if isinstance(value, exp.Column | exp.Dot):
             return value.name or value.expression.name
         return value.sql("spark")
@@ -326,7 +318,7 @@ class Translator(Relations):
         for visible in scope.columns:
             if table and (visible.relation or "").casefold() != table.casefold():
                 continue
-            if not table and visible.qualified:
+            if visible.implicit or (not table and visible.qualified):
                 continue
             if visible.column not in seen:
                 seen.add(visible.column)
@@ -420,12 +412,13 @@ def _with_this(ordered: exp.Ordered, this: exp.Expr) -> exp.Ordered:
 
 def _rebind(tree: exp.Expr, scope: Scope) -> exp.Expr:
     """Bind names; columns of the plan that are in the tree already stay."""
-    columns = {visible.column for visible in scope.columns}
+    columns = {visible.column for visible in scope.columns} | set(scope.calls.values())
     around = scope
     while around.outer is not None:
         around = around.outer
         columns |= {visible.column for visible in around.columns}
     holder = exp.Paren(this=tree.copy())
+    scope.put_calls(holder)
     for column in outside_queries(holder):
         if column.table or column.name not in columns:
             column.replace(scope.bind(column))

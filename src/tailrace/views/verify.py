@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
 from tailrace.errors import InvalidError
 from tailrace.propagation import joblog, versions
 from tailrace.store import lookup, spark_scan, types
@@ -18,6 +20,7 @@ from tailrace.store.spark_faults import spark_faults
 from tailrace.store.table import scan_at
 from tailrace.views.definition import Definition, reader_of, reader_sql, with_tables
 from tailrace.views.find import defined
+from tailrace.views.identity import comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,6 +43,7 @@ class Report:
     missing: int  # rows that the query has and the view has not
     extra: int  # rows that the view has and the query has not
     examples: tuple[dict[str, Any], ...]  # `_side` is "missing" or "extra", then the columns
+    types: tuple[str, ...] = ()  # columns whose type is not the query's, with both types
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -48,7 +52,12 @@ class Report:
     def __str__(self) -> str:
         if self.ok:
             return f"{self.view}: ok, {self.rows:,} rows at snapshot {self.watermark}"
-        shown = "\n".join(f"  {example}" for example in self.examples)
+        shown = "\n".join(f"  {line}" for line in (*self.types, *self.examples))
+        if self.types and not self.missing and not self.extra:
+            return (
+                f"{self.view}: DIFFERS in the types of columns; create it again with replace=True\n"
+                f"{shown}"
+            )
         return (
             f"{self.view}: DIFFERS at snapshot {self.watermark}: {self.missing:,} rows are "
             f"missing, {self.extra:,} should not be there\n{shown}"
@@ -69,6 +78,7 @@ def verify(runtime: Runtime, options: Mapping[str, Any], row: Any) -> Report:
         have = made.stored(options)
         if want.columns != have.columns:
             want = want.toDF(*have.columns)
+        other = _other_types(want, have)
         with spark_faults():
             count = have.count()
             missing, extra, examples = _compare(want, have)
@@ -76,12 +86,26 @@ def verify(runtime: Runtime, options: Mapping[str, Any], row: Any) -> Report:
         made.close()
     return Report(
         view=str(options["view"]),
-        ok=not missing and not extra,
+        ok=not missing and not extra and not other,
         watermark=row.watermark,
         rows=count,
         missing=missing,
         extra=extra,
         examples=tuple(examples),
+        types=other,
+    )
+
+
+def _other_types(want: DataFrame, have: DataFrame) -> tuple[str, ...]:
+    """Columns that the view shows in another type than the query's own."""
+    own, theirs = (
+        [types.spark_type(types.from_spark(f["type"])) for f in frame.schema.jsonValue()["fields"]]
+        for frame in (have, want)
+    )
+    return tuple(
+        f"{name}: {mine}, in the query {other}"
+        for name, mine, other in zip(have.columns, own, theirs, strict=True)
+        if mine != other
     )
 
 
@@ -158,8 +182,6 @@ def _with_ties(made: Definition, tree: Any) -> str:
     layout = made.layout
     assert layout is not None
     count = sum(not column.hidden for column in layout.columns)
-    from sqlglot import exp
-
     ordered = tree.copy()
     order = ordered.args.get("order")
     places = [exp.Ordered(this=exp.Literal.number(n + 1), nulls_first=True) for n in range(count)]
@@ -175,11 +197,10 @@ def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str,
     names = list(kinds)
     columns = [f"c{n}" for n in range(len(names))]
     plain = [
-        F.to_json(F.struct(F.col(types.quote(n)).alias("v"))).alias(c)
-        if _is_map(kinds[n])
-        else F.col(types.quote(n)).cast(types.spark_type(kinds[n])).alias(c)
+        F.expr(comparable(_column(n), kinds[n]).sql("spark")).alias(c)
         for n, c in zip(names, columns, strict=True)
     ]
+    # As they are: a cast would hide what is different.
     wanted = want.toDF(*names).select(*plain).withColumn("_n", F.lit(1))
     had = have.select(*plain).withColumn("_n", F.lit(-1))
     different = wanted.unionAll(had).groupBy(*columns).agg(F.sum("_n").alias("_n")).where("_n <> 0")
@@ -197,10 +218,8 @@ def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str,
     return missing, extra, _examples(left, names, columns)
 
 
-def _is_map(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_map(kind) or any(_is_map(c.type) for c in types.children_of(kind))
+def _column(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True))
 
 
 def _without_close(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, Any]]:

@@ -25,6 +25,9 @@ class ViewConsumer(Consumer):
     and `replaces` (the job of the view that it takes the place of).
     """
 
+    # It tells nobody but the transaction: what failed may succeed together with what came later.
+    repeats_ranges = False
+
     def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         if {**old, "policy": ""} != {**new, "policy": ""}:
             raise InvalidError(

@@ -52,7 +52,7 @@ from tailrace.views.definition import (
 )
 from tailrace.views.explain import Explanation, explanation
 from tailrace.views.local.compiled import reason_for_spark
-from tailrace.views.refresh import FULL
+from tailrace.views.refresh import FULL, REFUSED
 from tailrace.views.verify import Report, verify
 from tailrace.views.view import check_policy
 
@@ -111,6 +111,11 @@ class View:
     def policy(self) -> str:
         """auto, incremental or full."""
         return str(self._options["policy"])
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether Spark has read its query: at its creation, if a session was there, or since."""
+        return bool(self._options.get("checked", True)) or self._row().watermark is not None
 
     @property
     def watermark(self) -> int | None:
@@ -192,18 +197,34 @@ class View:
             if done is not None:
                 return done
             self._move_with_time(row)
+        if row.state == State.ERROR:
+            # It waits for a person: here is one. What it failed at may be gone by now.
+            self._context.jobs.resume(self._home, VIEW)
+        before = self._last_iteration(row.job_id)
         self._run(row, timeout)
-        runtime = self._context.runtime
         row = self._row()
-        with runtime.database.read() as connection:
-            found = history.iterations(
-                connection, runtime.tenant, home=None, job_id=row.job_id, limit=1
-            )
         if row.state in (State.PAUSED, State.CANCELED):
             raise InvalidError(f"the view {self.name} is {row.state}: resume its job first")
-        if not found:
-            raise JobFailedError(f"the view {self.name} was not refreshed")
-        return found[0]
+        done = self._last_iteration(row.job_id)
+        if done is None or done == before:
+            return self._not_run(row)
+        return done
+
+    def _last_iteration(self, job_id: int) -> Iteration | None:
+        runtime = self._context.runtime
+        with runtime.database.read() as connection:
+            found = history.iterations(
+                connection, runtime.tenant, home=None, job_id=job_id, limit=1
+            )
+        return found[0] if found else None
+
+    def _not_run(self, row: Any) -> Iteration:
+        """What to say of a refresh that has done nothing: another may have done it just before."""
+        status = self.status()
+        if status.is_fresh:
+            return self._unchanged(row, status.watermark)
+        reason = status.error or status.note or "it could not run"
+        raise JobFailedError(f"the view {self.name} was not refreshed: {reason}")
 
     def _run(self, row: Any, timeout: float | None) -> None:
         """Run its job, and those that it stands on, until they are fresh."""
@@ -264,7 +285,12 @@ class View:
         changed = [snapshot for snapshot in last.values() if snapshot > row.watermark]
         if changed or waiting is not None or "moment" in self._options:
             return None
+        return self._unchanged(row, newest)
+
+    def _unchanged(self, row: Any, newest: int | None) -> Iteration:
+        runtime = self._context.runtime
         now = runtime.clock.now()
+        assert newest is not None
         return Iteration(
             job_id=row.job_id,
             tenant=runtime.tenant,
@@ -367,7 +393,7 @@ class Views:
             raise InvalidError(
                 f"this view cannot be refreshed incrementally, as the policy asks: {made.reason}"
             )
-        self._check_with_spark(made)
+        checked = self._check_with_spark(made)
         sources = _base_tables(made)
         token = secrets.token_hex(4)
         options: dict[str, Any] = {
@@ -377,6 +403,7 @@ class Views:
             "policy": policy,
             "table": new_table_name(name, token),
             "fields": made.fields,
+            "checked": checked,
         }
         if views:
             options["views"] = views
@@ -398,12 +425,13 @@ class Views:
             name, job_name, spec, txn=txn, upstream=list(views.values()), free_home=True
         )
 
-    def _check_with_spark(self, made: Definition) -> None:
+    def _check_with_spark(self, made: Definition) -> bool:
         """What only Spark knows of a query, if a session is there anyway: functions and types."""
-        session = self._context.runtime.spark.session
-        if session is None or any(given.table is None for given in made.inputs.values()):
-            return
+        session = self._context.runtime.spark.if_there()
+        if session is None:
+            return False
         check_with_spark(session, made)
+        return True
 
     def get(self, name: str) -> View:
         """A view; NotFoundError if there is none."""
@@ -484,31 +512,39 @@ def check_with_spark(session: Any, made: Definition) -> None:
     from pyspark.errors import AnalysisException
 
     from tailrace.store.spark_faults import spark_faults
-    from tailrace.store.types import spark_schema
-    from tailrace.views.definition import with_tables
 
-    frames = {}
-    names = {}
-    for number, (key, given) in enumerate(made.inputs.items()):
-        assert given.table is not None
-        frame = session.createDataFrame([], spark_schema(given.table.arrow_schema))
-        if given.view is not None:
-            shown = [item.name for item in given.view.reader.selects]
-            frame = frame.select(*(f"`{name}`" for name in shown))
-        frames[f"t{number}"] = frame
-        names[key] = f"tailrace_check_t{number}"
-    tree = with_tables(made.tree, lambda key: names[key]).sql("spark")
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(f"tailrace_check_{name}")
+    prefix = f"tailrace_check_{secrets.token_hex(4)}_"
+    names: list[str] = []
     try:
         with spark_faults():
-            session.sql(tree).schema  # noqa: B018  (reading it is the check)
+            _empty(session, made, prefix, names).schema  # noqa: B018  (reading it is the check)
     except AnalysisException as error:
         first = str(error).partition(";")[0].partition("\n")[0]
         raise InvalidError(f"Spark cannot read the query: {first}") from error
     finally:
-        for name in frames:
-            session.catalog.dropTempView(f"tailrace_check_{name}")
+        for name in names:
+            session.catalog.dropTempView(name)
+
+
+def _empty(session: Any, made: Definition, prefix: str, names: list[str]) -> DataFrame:
+    """A query over empty tables; their names are added to `names`."""
+    from tailrace.store.types import spark_schema
+    from tailrace.views.definition import with_tables
+
+    own: dict[str, str] = {}
+    for key, given in made.inputs.items():
+        if given.view is not None:
+            frame = _empty(session, given.view.definition, prefix, names)
+            shown = output_names(given.view.definition) or frame.columns
+            frame = frame.toDF(*shown)
+        else:
+            assert given.table is not None
+            frame = session.createDataFrame([], spark_schema(given.table.arrow_schema))
+        own[key] = f"{prefix}{len(names)}"
+        names.append(own[key])
+        frame.createOrReplaceTempView(own[key])
+    read: DataFrame = session.sql(with_tables(made.tree, lambda key: own[key]).sql("spark"))
+    return read
 
 
 def _trigger(given: Trigger) -> dict[str, Any]:
@@ -613,6 +649,7 @@ def _explained(
         inserts_only=inserts_only and bool(pending),
         in_memory=not spark and max(pending.values(), default=0) <= runtime.settings.memory_rows,
         history=memory.get("runs", {}),
+        refused=memory.get(REFUSED, ""),
     )
     choice: Choice = choose(made, facts, policy if policy != "incremental" else "auto")
     return explanation(name, made, facts, choice, policy=policy, watermark=watermark, spark=spark)

@@ -47,6 +47,8 @@ def add_windows(
     bound: dict[str, exp.Window] = {}
     for text, window in calls.items():
         node, bound[text] = _partitioned(relations, node, window)
+    for window in bound.values():
+        relations.names.check_groupable(key.name for key in window.args["partition_by"])
     shared = set.intersection(
         *({key.name for key in window.args["partition_by"]} for window in bound.values())
     )

@@ -15,11 +15,12 @@ from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.sql.statements.update import Assignment, new_values, read_sets
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
+from tailrace.store.steadiness import CHANCE
 from tailrace.store.types import quote
 
 # Marks the rows of the source, among those of the join.
 _FROM_SOURCE = f"{STORE_PREFIX}source"
-_RANDOM = re.compile(r"\b(rand|randn|random|randstr|uuid|uniform|shuffle)\s*\(", re.IGNORECASE)
+_RANDOM = re.compile(rf"\b({'|'.join(sorted(CHANCE))})\s*\(", re.IGNORECASE)
 _MATCHED, _BY_TARGET, _BY_SOURCE = "matched", "not matched", "not matched by source"
 
 

@@ -36,7 +36,7 @@ class CreateView:
     def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
         if self.if_not_exists and fold(self.name) in map(fold, door.views()):
             return done(lambda: door.spark, f"the view {self.name} exists already")
-        door.create_view(
+        made = door.create_view(
             self.name,
             self._query(),
             trigger=self.options.trigger(),
@@ -47,6 +47,8 @@ class CreateView:
         message = (
             f"view {self.name} created; tailrace serve, or REFRESH MATERIALIZED VIEW, builds it"
         )
+        if not made.is_checked:
+            message += " (Spark has not checked its query: no session is running)"
         return done(lambda: door.spark, message)
 
     def explain(self, door: Door) -> Explanation:
