@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.support import children, counted, seeds
 from tests.support.lakes import CATALOGS, LakeArgs
 from tests.support.postgres import PostgresServer, run_postgres
 from tests.support.process import JAVA_OPTIONS
 from tests.support.s3 import S3Bucket, create_bucket, run_s3
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
+    from _pytest.terminal import TerminalReporter
     from pyspark.sql import SparkSession
 
     import tailrace
 
-# A commit's time depends on the machine; what a test asserts does not.
+# A commit's time depends on the machine; what a test asserts does not. The cases are the same at
+# every run: what a commit passes must not depend on chance.
 hypothesis.settings.register_profile(
     "tailrace",
     deadline=None,
+    derandomize=True,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
@@ -34,6 +38,55 @@ hypothesis.settings.load_profile("tailrace")
 
 # For every Spark that is started here, also by the processes of tests.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+
+
+# --- a run, in one process or in several --------------------------------------------------------
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Is this one of several processes that share a run's tests?"""
+    return hasattr(config, "workerinput")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not is_worker(config):
+        counted.adopt_orphans()
+        if config.option.markexpr == "stress":
+            seeds.draw()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first: at the end there are short tests to share between processes."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    counted.attach(report, call)
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    counted.collect(report)
+
+
+def pytest_sessionfinish() -> None:
+    children.end_server()
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Where several processes share the tests, they have ended by now."""
+    if made := counted.lines():
+        terminalreporter.section(f"random cases, TAILRACE_SEED={seeds.seed()}")
+        for line in made:
+            terminalreporter.line(line)
+    terminalreporter.line(f"CPU minutes: {counted.processor_minutes():.1f}")
+
+
+# --- fixtures -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,7 +125,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
+    # PySpark would leave it to end by itself, some time after this process.
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 @pytest.fixture(scope="session")

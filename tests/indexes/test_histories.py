@@ -19,6 +19,7 @@ from tests.indexes.model import (
     single_index,
     single_scores,
 )
+from tests.support import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +73,7 @@ def run_history(lake: tailrace.Lake, seed: int, metric: str, steps: int, path: P
     lake.run_until_fresh()
     check(model, lake.snapshot, metric)
     check_scores(model, path)
+    counted.count("histories of a table with indexes")
 
 
 def check_scores(model: Model, path: Path) -> None:

@@ -16,6 +16,7 @@ from tailrace.loading import text as text_module
 from tailrace.loading.csv_rows import parse
 from tailrace.loading.options import Options
 from tailrace.loading.text import Quoting, TextRange
+from tests.support import counted
 
 QUOTING = Quoting(delimiter=b",", quote=b'"')
 WIDEST = 6
@@ -58,20 +59,16 @@ texts = st.lists(
 ).map(lambda parts: "".join(parts).encode())
 
 
-@settings(max_examples=60)
-@given(data=texts, block=st.integers(1, 30))
-def test_records_and_their_lines_are_those_of_another_reader(data: bytes, block: int) -> None:
+def check_records(data: bytes, block: int) -> None:
+    counted.count("texts, read in blocks")
     if is_closed(data):
         rows, text = read(data, 0, None, block)
         assert rows == expected(data)
         assert text.end == len(data)
 
 
-@settings(max_examples=60)
-@given(data=texts, block=st.integers(1, 30), cuts=st.sets(st.integers(1, 60), max_size=3))
-def test_ranges_that_join_have_the_records_of_the_whole(
-    data: bytes, block: int, cuts: set[int]
-) -> None:
+def check_ranges(data: bytes, block: int, cuts: set[int]) -> None:
+    counted.count("texts, read in ranges")
     if not is_closed(data):
         return
     borders = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
@@ -85,6 +82,27 @@ def test_ranges_that_join_have_the_records_of_the_whole(
             found += [(line + at, fields) for at, fields in rows]
             line += text.lines
         assert found == expected(data)
+
+
+blocks = st.integers(1, 30)
+records = given(data=texts, block=blocks)
+ranges_too = given(data=texts, block=blocks, cuts=st.sets(st.integers(1, 60), max_size=3))
+few = settings(max_examples=60)
+many = settings(max_examples=3000, derandomize=False)
+
+
+def test_records_and_their_lines_are_those_of_another_reader() -> None:
+    few(records(check_records))()
+
+
+def test_ranges_that_join_have_the_records_of_the_whole() -> None:
+    few(ranges_too(check_ranges))()
+
+
+@pytest.mark.stress
+def test_many_new_texts() -> None:
+    many(records(check_records))()
+    many(ranges_too(check_ranges))()
 
 
 def test_ranges_of_lines_always_join() -> None:

@@ -14,7 +14,7 @@ import pytest
 import tailrace
 from tests.oracle import values
 from tests.oracle.history import History
-from tests.support import duck
+from tests.support import counted, duck
 from tests.support.lakes import CATALOGS
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def make_history(lake: tailrace.Lake, seed: int, steps: int, *, spark: bool = Tr
     history.create(keyed=False)
     for _ in range(steps):
         history.step()
+    counted.count("histories of a lake")
     return history
 
 

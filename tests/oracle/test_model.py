@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from random import Random
-from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -13,11 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.oracle import values
 from tests.oracle.history import History
-from tests.support import duck
+from tests.support import counted, duck
 from tests.support.lakes import LakeArgs
-
-if TYPE_CHECKING:
-    pass
 
 SEEDS = st.integers(0, 2**32)
 _MOST_TABLES = 4
@@ -35,6 +31,7 @@ class Machine(RuleBasedStateMachine):
         self.duck = duck.attach(self.args)
 
     def teardown(self) -> None:
+        counted.count("histories of a lake, each step compared with DuckDB")
         self.duck.close()
         self.lake.close()
         self.directory.cleanup()
@@ -86,10 +83,9 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.usefixtures("spark")
 def test_the_store_agrees_with_a_model_and_with_duckdb() -> None:
-    # The same histories at every run: what a commit passes must not depend on chance.
     hypothesis.stateful.run_state_machine_as_test(
         Machine,
-        settings=hypothesis.settings(max_examples=8, stateful_step_count=12, derandomize=True),
+        settings=hypothesis.settings(max_examples=8, stateful_step_count=12),
     )
 
 
@@ -97,5 +93,6 @@ def test_the_store_agrees_with_a_model_and_with_duckdb() -> None:
 @pytest.mark.usefixtures("spark")
 def test_the_store_agrees_with_a_model_over_new_histories() -> None:
     hypothesis.stateful.run_state_machine_as_test(
-        Machine, settings=hypothesis.settings(max_examples=150, stateful_step_count=20)
+        Machine,
+        settings=hypothesis.settings(max_examples=150, stateful_step_count=20, derandomize=False),
     )

@@ -20,7 +20,7 @@ from tailrace.store import changes
 from tailrace.store.table import Table
 from tests.oracle import values
 from tests.oracle.history import History
-from tests.support import duck
+from tests.support import counted, duck
 from tests.support.clock import MovableClock
 
 if TYPE_CHECKING:
@@ -147,3 +147,4 @@ def check_purges(lake_args: LakeArgs, seed: int, rounds: int) -> None:
         check_states(lake, lake_args, history, lake.snapshot)
         check_nothing_is_left(lake, lake.snapshot)
         assert lake.sweep() == tailrace.Sweep(deleted=0, expired=0)
+    counted.count("histories of a lake that is purged")

@@ -19,7 +19,7 @@ import pytest
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tests.propagation.simulation import START, World
-from tests.support import children
+from tests.support import children, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +74,7 @@ def run_in_two(seeds: range, steps: int) -> Counter[str]:
         counts += found
     for child in started:
         children.join(child)
+    counted.count(f"histories of the runner, {steps} steps each", len(seeds))
     return counts
 
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 from random import Random
 
@@ -14,15 +12,20 @@ import duckdb
 import pytest
 
 import tailrace
+from tests.support import counted
+from tests.support.seeds import seed
 
-SEED = int(os.environ.get("TAILRACE_SEED") or secrets.randbelow(2**32))
+SEED = seed()
 COLUMNS = "id BIGINT, g INT, v DECIMAL(10,2), s VARCHAR"
-STATEMENTS = 8
+STATEMENTS = [8, pytest.param(100, marks=pytest.mark.stress)]
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("statements", STATEMENTS)
 @pytest.mark.parametrize("key", ["PRIMARY KEY (id)", None])
-def test_statements_do_what_they_do_elsewhere(tmp_path: Path, key: str | None) -> None:
+def test_statements_do_what_they_do_elsewhere(
+    tmp_path: Path, key: str | None, statements: int
+) -> None:
     random = Random(f"{SEED}{key}")
     with (
         tailrace.connect(tmp_path / "lake") as lake,
@@ -35,7 +38,7 @@ def test_statements_do_what_they_do_elsewhere(tmp_path: Path, key: str | None) -
             insert = f"INSERT INTO {name} VALUES {values(random, 12)}"
             lake.sql(insert)
             other.execute(insert)
-        for _ in range(STATEMENTS):
+        for _ in range(statements):
             statement = random.choice([update, delete, insert_some, merge])(random)
             lake.sql(statement)
             other.execute(statement)
@@ -44,6 +47,7 @@ def test_statements_do_what_they_do_elsewhere(tmp_path: Path, key: str | None) -
             )
             theirs = sorted(map(str, other.execute("SELECT * FROM t").fetchall()))
             assert mine == theirs, f"TAILRACE_SEED={SEED}: {statement}"
+            counted.count("statements, compared with DuckDB")
 
 
 def values(random: Random, count: int) -> str:

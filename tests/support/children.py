@@ -7,6 +7,7 @@ one starts in milliseconds and shares no connection, thread or lock with the tes
 from __future__ import annotations
 
 import multiprocessing
+from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,3 +40,8 @@ def join(child: ForkServerProcess, timeout: float = 60.0) -> int:
         child.kill()
         raise TimeoutError(f"{child.name} did not end within {timeout:g} seconds")
     return child.exitcode
+
+
+def end_server() -> None:
+    """End the server, when no process of it is needed any more."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]

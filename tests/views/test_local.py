@@ -17,7 +17,8 @@ from tailrace.store import types
 from tailrace.store.local.engine import execute, without_shared_plans
 from tailrace.store.local.kinds import DiffersError
 from tailrace.views.local.queries import local_query
-from tests.views.test_rules import SEED
+from tests.support import counted
+from tests.support.seeds import seed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,9 +137,10 @@ def test_totals_are_sparks(spark: SparkSession) -> None:
     compare(spark, TOTALS, "t WHERE i IS NULL AND i > 5", ROWS)  # one row, of nothing
 
 
-def test_random_numbers_are_sparks(spark: SparkSession) -> None:
+@pytest.mark.parametrize("rounds", [6, pytest.param(100, marks=pytest.mark.stress)])
+def test_random_numbers_are_sparks(spark: SparkSession, rounds: int) -> None:
     """Types of decimals follow from those of operands, deep down."""
-    random = Random(SEED)
+    random = Random(seed())
     columns = {
         f"n{n}": pa.decimal128(p, s)
         for n, (p, s) in enumerate([(5, 2), (9, 0), (15, 2), (18, 6), (25, 4), (38, 10), (3, 3)])
@@ -166,7 +168,7 @@ def test_random_numbers_are_sparks(spark: SparkSession) -> None:
 
     rows = pa.table({**values, **whole})
     taken, left = 0, 0
-    for _ in range(6):
+    for _ in range(rounds):
         texts = [term(3) for _ in range(40)]
         known = []
         for text in texts:
@@ -177,6 +179,7 @@ def test_random_numbers_are_sparks(spark: SparkSession) -> None:
                 known.append(text)
         taken += len(known)
         compare(spark, known, "t", rows)
+        counted.count("expressions of decimals, compared with Spark", len(known))
     assert taken > 4 * left, f"{left} of {taken + left} expressions were left to Spark"
 
 

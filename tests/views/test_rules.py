@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from random import Random
@@ -14,12 +12,12 @@ from random import Random
 import pytest
 
 from tailrace.views.scope import UnsupportedError
+from tests.support.seeds import seed
 from tests.views.cases import check, random_cases
 from tests.views.engine import Engine, StoredView, World, bag, check_delta, planned
 from tests.views.random_queries import Queries
 
-SEED = int(os.environ.get("TAILRACE_SEED") or secrets.randbelow(2**32))
-# The seed is another one each time: many short runs see as much as a few long ones.
+SEED = seed()
 RANDOM_CASES = [1_000, pytest.param(10_000, marks=[pytest.mark.stress, pytest.mark.timeout(1200)])]
 
 FIXED = {

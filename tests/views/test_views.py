@@ -11,7 +11,7 @@ import pytest
 
 import tailrace
 from tailrace.views.refresh import Refresh
-from tests.support import duck
+from tests.support import counted, duck
 from tests.support.clock import MovableClock
 from tests.support.rows import bag
 from tests.views.engine import TABLES, World
@@ -378,6 +378,7 @@ def test_random_views_follow_random_changes(
             before, now = now, now.changed(random)
             _write(lake, before, now)
             lake.run_until_fresh(timeout=300)
+        counted.count("views on Spark, refreshed and compared with DuckDB", len(views) * rounds)
         with duck.attach(sqlite_lake_args) as connection:
             connection.execute("USE lake")
             for name, view in views.items():
