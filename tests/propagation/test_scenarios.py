@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from tests.support.lakes import LakeArgs
 
 QUICK = tailrace.Settings(
-    retry_first=timedelta(milliseconds=20), watch_interval=timedelta(milliseconds=50)
+    retry_first=timedelta(milliseconds=20),
+    watch_interval=timedelta(milliseconds=50),
+    drop_timeout=timedelta(hours=1),  # a test that waits for it fails, however slow the machine is
 )
 
 
@@ -331,9 +332,7 @@ def test_a_running_spark_job_is_canceled_by_a_drop(lake: tailrace.Lake) -> None:
         assert started.wait(30)
         tracker = lake.spark.sparkContext.statusTracker()
         wait_until(tracker.getActiveJobsIds, what="the Spark job")
-        begun = time.monotonic()
         assert lake.jobs.unregister("orders", "endless")
-        assert time.monotonic() - begun < 20
 
 
 def test_a_source_that_is_dropped_and_created_again_is_another_table(lake: tailrace.Lake) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import tailrace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.lakes import LakeArgs
 
 ACCOUNTS, BALANCE = 12, 1000
@@ -35,24 +36,30 @@ def make(lake: tailrace.Lake) -> None:
     lake.create_table("transfer", columns)
 
 
-def transfer(args: LakeArgs, worker: int, seconds: float, ready: Any, reports: Any) -> None:
-    """Move money between accounts until the time is up."""
+def transfer(args: LakeArgs, worker: int, transfers: int, ready: Any, reports: Any) -> None:
+    """Move money between accounts, so many times."""
     report = Report(worker=worker)
     try:
         chance = random.Random(worker)
         with args.connect() as lake:
-            ready.wait()
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
+            # All have read the same balances before the first of them writes: one of them wins.
+            _move(lake, report, 0, 1, 1, meanwhile=ready.wait)
+            for _ in range(transfers - 1):
                 source, target = chance.sample(range(ACCOUNTS), 2)
-                _move(lake, report, source, target, chance.randint(1, 100), end)
+                _move(lake, report, source, target, chance.randint(1, 100))
     except Exception:  # noqa: BLE001  (told in the test)
         report.failed = traceback.format_exc()
+        ready.abort()
     reports.put(report)
 
 
 def _move(
-    lake: tailrace.Lake, report: Report, source: int, target: int, amount: int, end: float
+    lake: tailrace.Lake,
+    report: Report,
+    source: int,
+    target: int,
+    amount: int,
+    meanwhile: Callable[[], object] | None = None,
 ) -> None:
     row = {
         "worker": report.worker,
@@ -62,11 +69,14 @@ def _move(
         "amount": amount,
     }
     # The retry is the caller's: the whole transaction, reads included.
-    while time.monotonic() < end:
+    while True:
         try:
             with lake.transaction() as txn:
                 account = txn.table("account")
                 rows = account.to_arrow().to_pylist()
+                if meanwhile is not None:
+                    meanwhile, wait = None, meanwhile
+                    wait()
                 balances = {entry["id"]: entry["balance"] for entry in rows}
                 balances[source] -= amount
                 balances[target] += amount
