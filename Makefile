@@ -10,6 +10,9 @@ PYTHON_IN_VENV := .venv/bin/python
 WITH_JAVA = JAVA_HOME="$$(tools/java.sh)" && export JAVA_HOME &&
 # For example: make test PYTEST_ARGS="-k commit -x"
 PYTEST_ARGS ?=
+PYTEST = $(WITH_JAVA) $(PYTHON_IN_VENV) -m pytest --durations=10
+# Two processes share the tests, each with a Spark of its own; PYTEST_ARGS=-n0 is one that does all.
+SHARED = -n 2
 # For example: make lock LOCK_FLAGS=--upgrade
 LOCK_FLAGS ?=
 
@@ -25,13 +28,13 @@ demo: setup ## Show a small shop with live changes, and views and indexes that f
 
 test: lint ## Lint, types, and all tests but the long ones
 	@tools/postgres.sh >/dev/null
-	@$(WITH_JAVA) $(PYTHON_IN_VENV) -m pytest $(PYTEST_ARGS)
+	@$(PYTEST) $(SHARED) $(PYTEST_ARGS)
 
 stress: ## The long tests, under load
 	@tools/install.sh test
 	@tools/postgres.sh >/dev/null
-	@$(WITH_JAVA) $(PYTHON_IN_VENV) -m pytest -m stress $(PYTEST_ARGS)
-	@TAILRACE_ROUNDS=3 $(WITH_JAVA) $(PYTHON_IN_VENV) -m pytest tests/oracle/test_tpch.py tests/oracle/test_nexmark.py
+	@$(PYTEST) -m stress $(PYTEST_ARGS)
+	@TAILRACE_ROUNDS=3 && export TAILRACE_ROUNDS && $(PYTEST) $(SHARED) tests/oracle/test_tpch.py tests/oracle/test_nexmark.py
 
 bench: ## Measure against Spark and other formats, and print one table
 	@tools/install.sh bench

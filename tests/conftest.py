@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -55,6 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
             seeds.draw()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.support.sharing import Sharing
+
+    return Sharing(config, log) if config.getoption("dist") == "load" else None
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first: at the end there are short tests to share between processes."""
     items.sort(key=lambda item: item.get_closest_marker("early") is None)

@@ -240,6 +240,7 @@ def _refresh(*, to: int, ended: float) -> Iteration:
 # --- all of it ------------------------------------------------------------------------------
 
 
+@pytest.mark.early
 def test_a_demo_whose_process_was_killed_goes_on_with_the_same_lake(tmp_path: Path) -> None:
     place = tmp_path / "lake"
     before = _kill_in_the_middle(place, lambda demo: demo.kill())

@@ -87,12 +87,14 @@ def shown(output: str) -> str:
     return "\n".join(lines[-80:])
 
 
+@pytest.mark.early
 def test_a_cluster_of_separate_executors(tmp_path: Path, environment: dict[str, str]) -> None:
     configure(tmp_path, {"spark.master": "local-cluster[2,1,2048]"})
     run_checks(CLUSTER, tmp_path, environment, LARGE)
 
 
 # Large plans are one more build and refresh, of the kind that the cluster runs.
+@pytest.mark.early
 @pytest.mark.parametrize("ways", [[SMALL], pytest.param([SMALL, LARGE], marks=pytest.mark.stress)])
 def test_spark_connect(tmp_path: Path, environment: dict[str, str], ways: list[str]) -> None:
     configure(tmp_path, {"spark.master": "local[2]"})

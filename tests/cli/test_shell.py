@@ -84,6 +84,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     made.close()
 
 
+@pytest.mark.early
 def test_the_shell_runs_cancels_and_goes_on(terminal: Terminal, tmp_path: Path) -> None:
     terminal.wait_for("0 tables")
     terminal.wait_for(PROMPT)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 # Each is a process with a Spark of its own: the others are left to `make stress`.
+@pytest.mark.early
 @pytest.mark.parametrize(
     ("step", "nth"),
     [
@@ -42,6 +43,7 @@ def test_a_killed_refresh_leaves_all_of_it_or_nothing(
         assert all(lake.view(name).verify().ok for name in viewers.QUERIES)
 
 
+@pytest.mark.early
 def test_two_processes_refresh_the_same_views(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import faiss
 import numpy as np
 import pyarrow as pa
+import pytest
 
 if TYPE_CHECKING:
     import tailrace
@@ -86,5 +87,6 @@ def recall_latest(index: tailrace.Index, vectors: Any, keep: Any, queries: Any) 
     return recall(Latest(), vectors, keep, queries)  # type: ignore[arg-type]
 
 
+@pytest.mark.early
 def test_recall_is_as_asked_for(sqlite_lake: tailrace.Lake) -> None:
     run(sqlite_lake, 100_000)

@@ -57,4 +57,4 @@ def test_a_view_equals_its_query(
 ) -> None:
     view = site.view(name, QUERIES[name], policy="incremental")
     strategy = fresh.check(view, QUERIES[name], oracle, verify=number > 0)
-    assert not number or strategy != "full"
+    assert not number or strategy not in ("build", "full")

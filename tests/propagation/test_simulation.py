@@ -78,6 +78,7 @@ def run_in_two(seeds: range, steps: int) -> Counter[str]:
     return counts
 
 
+@pytest.mark.early
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("histories", [500, pytest.param(5000, marks=pytest.mark.stress)])
 def test_every_change_reaches_every_job_once(histories: int) -> None:

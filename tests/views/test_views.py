@@ -353,6 +353,7 @@ def test_what_no_rule_covers_is_computed_in_full(lake: tailrace.Lake) -> None:
 SIZES = [(10, 4), pytest.param(25, 6, marks=[pytest.mark.stress, pytest.mark.timeout(900)])]
 
 
+@pytest.mark.early
 @pytest.mark.parametrize(("count", "rounds"), SIZES)
 @pytest.mark.parametrize("memory_rows", [0, 1_000_000])  # on Spark, in memory
 def test_random_views_follow_random_changes(
@@ -483,6 +484,7 @@ AWRY = [
 ]  # fmt: skip
 
 
+@pytest.mark.early
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.stress)])
 @pytest.mark.parametrize("memory_rows", [0, 1_000_000])
 def test_views_that_went_awry(
