@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
+import socketserver
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from tailrace.cli.main import app
 
 TUTORIAL = Path(__file__).parents[1] / "docs" / "tutorial.md"
 # Times differ from run to run.
@@ -42,11 +49,64 @@ def words(text: str) -> list[list[str]]:
     return [line.split() for line in SECONDS.sub("", text).splitlines() if line.strip()]
 
 
+# What a shell starts: it has the test's own process do the work, which has a Spark already.
+STAND_IN = """\
+#!{python} -SE
+import json, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({place!r})
+    server.sendall(json.dumps(sys.argv[1:]).encode() + b"\\n")
+    answer = json.loads(server.makefile().read())
+sys.stdout.write(answer["stdout"])
+sys.stderr.write(answer["stderr"])
+sys.exit(answer["status"])
+"""
+
+
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        done = CliRunner().invoke(app, json.loads(self.rfile.readline()))
+        said = f"{done.stderr}{done.exception or ''}"
+        answer = {"status": done.exit_code, "stdout": done.stdout, "stderr": said}
+        self.wfile.write(json.dumps(answer).encode())
+
+
+@contextlib.contextmanager
+def stand_in() -> Iterator[Path]:
+    """A directory whose `tailrace` is run by this process."""
+    with tempfile.TemporaryDirectory() as directory:  # paths of sockets are limited in length
+        place = f"{directory}/socket"
+        program = Path(directory, "tailrace")
+        program.write_text(STAND_IN.format(python=sys.executable, place=place))
+        program.chmod(0o755)
+        with socketserver.UnixStreamServer(place, Answer) as server:
+            serving = threading.Thread(target=server.serve_forever, args=(0.05,))
+            serving.start()
+            try:
+                yield program.parent
+            finally:
+                server.shutdown()
+                serving.join()
+
+
+@pytest.mark.early
 @pytest.mark.usefixtures("spark")
 def test_the_tutorial_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    with stand_in() as programs:
+        follow(tmp_path, monkeypatch, programs)
+
+
+@pytest.mark.stress
+@pytest.mark.usefixtures("spark")
+def test_the_tutorial_works_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command is a process, and starts a Spark if it needs one."""
+    follow(tmp_path, monkeypatch, Path(sys.executable).parent)
+
+
+def follow(place: Path, monkeypatch: pytest.MonkeyPatch, programs: Path) -> None:
+    monkeypatch.chdir(place)
     monkeypatch.delenv("TAILRACE_LAKE", raising=False)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{programs}:{os.environ['PATH']}"
     names: dict[str, Any] = {}
     count = 0
     for block in blocks():
