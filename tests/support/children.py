@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.context import ForkServerContext, ForkServerProcess
 
-# Arrow imports pandas at the first conversion: by far the longest part of a process's start.
-_PRELOAD = ["__main__", "tailrace", "pandas", "psycopg", "tests.support.lakes"]
+# Most of what a child does, imports included, would else be done by each anew: names of `tailrace`
+# are imported when they are first used, and Arrow imports pandas at the first conversion.
+_PRELOAD = [
+    *("__main__", "pandas", "psycopg", "pyarrow.parquet", "structlog"),
+    *("tailrace.lake", "tailrace.replicas.replica", "tests.support.servers"),
+]
 
 
 def context() -> ForkServerContext:
