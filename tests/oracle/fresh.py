@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     import tailrace
     from tests.support.lakes import LakeArgs
 
-# `make stress` makes three rounds of changes.
-ROUNDS = range(1 + int(os.environ.get("TAILRACE_ROUNDS") or 1))
+# `make stress` makes three rounds of changes, and recomputes every view after each. In one round,
+# where DuckDB is a witness of all of them anyway, Spark recomputes every fourth.
+_CHANGES = int(os.environ.get("TAILRACE_ROUNDS") or 1)
+ROUNDS = range(1 + _CHANGES)
+
+
+def is_verified(names: Iterable[str], name: str, number: int) -> bool:
+    """Whether a view is also compared with a recompute in a round."""
+    return number > 0 and (_CHANGES > 1 or sorted(names).index(name) % 4 == 0)
 
 
 @dataclass(frozen=True, kw_only=True)
