@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tests.support import children, counted, servers
+from tests.support.lakes import CATALOGS
 from tests.support.process import wait_until
 
 if TYPE_CHECKING:
@@ -30,6 +31,18 @@ STEPS = [
     "committed",
     "job committed",
 ]
+# From here on it is the catalog that a kill meets. What is before is the same on each kind: each
+# has every other step, and those of the other kind in `make stress`.
+COMMIT = STEPS.index("prepared")
+PLACES = [
+    pytest.param(
+        catalog,
+        step,
+        marks=[pytest.mark.stress] if number < COMMIT and number % 2 != kind else [],
+    )
+    for kind, catalog in enumerate(CATALOGS)
+    for number, step in enumerate(STEPS)
+]
 
 
 def settle(lake: tailrace.Lake) -> None:
@@ -37,7 +50,7 @@ def settle(lake: tailrace.Lake) -> None:
     servers.check(lake)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("catalog", "step"), PLACES)
 def test_a_kill_at_any_step_loses_and_doubles_nothing(lake_args: LakeArgs, step: str) -> None:
     with lake_args.connect(settings=servers.SETTINGS) as lake:
         servers.make(lake)
