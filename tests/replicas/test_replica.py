@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tailrace
-from tests.support import duck
+from tests.support import counted, duck
 from tests.support.jobs import orders, replica, same
 
 if TYPE_CHECKING:
@@ -142,3 +142,4 @@ def test_a_replica_equals_its_source_after_any_history(
                 connection.sql(query.format(name)).fetchall() for name in ("orders", "copy")
             )
             assert ours == theirs
+    counted.count("histories of a table with replicas")

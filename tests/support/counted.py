@@ -59,7 +59,10 @@ def adopt_orphans() -> None:
 
 
 def processor_minutes() -> float:
-    """The time of this process and of all its descendants that have ended; called at the end."""
+    """The time of this process and of all its descendants that have ended; called at the end.
+
+    Without Spark's Python workers: the process that forks them does not ask for their time.
+    """
     try:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
