@@ -288,7 +288,7 @@ def _kill_in_the_middle(place: Path, kill: Callable[[subprocess.Popen[str]], Non
         kill(demo)
         assert demo.wait() == -signal.SIGKILL
         # Nobody is there to stop it: it notices by itself.
-        wait_until(lambda: not _is_writer(writer), what="the end of the writer", timeout=10)
+        wait_until(lambda: not _is_writer(writer), what="the end of the writer", timeout=60)
     finally:
         _end(demo, writer)
     with tailrace.connect(place) as lake:

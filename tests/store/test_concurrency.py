@@ -44,7 +44,7 @@ def test_bank_transfers_keep_the_sum_and_lose_nothing(lake_args: LakeArgs, trans
         bank.make(lake)
         first = lake.snapshot
         count = PROCESSES[lake_args.catalog]
-        reports = run(bank.transfer, lake_args, count, transfers, timeout=6.0 * transfers)
+        reports = run(bank.transfer, lake_args, count, transfers, timeout=60 + 6.0 * transfers)
         done = [moved for report in reports for moved in report.done]
         refused = sum((report.refused for report in reports), Counter[str]())
         counted.count(f"transfers of {count} processes at once, {lake_args.catalog}", len(done))

@@ -34,7 +34,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], object], *, what: str, timeout: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], *, what: str, timeout: float = 60.0) -> None:
     """Return as soon as the condition is true; fail when it is not in time."""
     deadline = time.monotonic() + timeout
     while not condition():
