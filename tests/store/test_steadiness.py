@@ -74,7 +74,8 @@ def test_what_needs_no_argument_is_known_to_be_steady_or_not(spark: SparkSession
     "text",
     [
         "x < rand()", "uniform(1, 5) = 3", "randstr(3) = 'abc'", "t < now()",
-        "t < localtimestamp()", "n < unix_timestamp()", "d = DATE 'today'", "d < CAST('tomorrow' AS DATE)",
+        "t < localtimestamp()", "n < unix_timestamp()", "d = DATE 'today'",
+        "d < CAST('tomorrow' AS DATE)",
         "t < TIMESTAMP 'now'", "u = current_user()", "d = curdate()", "s = aes_encrypt(s, k)",
     ],
 )  # fmt: skip

@@ -30,7 +30,7 @@ def test_a_refresh_behind_a_paused_view_says_what_it_waits_for(lake: tailrace.La
     assert before is not None
     lake.jobs.pause("c1", "view")
     lake.table("t").append([{"k": 3, "x": 100}])
-    with pytest.raises(tailrace.JobFailedError, match="waits for main.c1"):
+    with pytest.raises(tailrace.JobFailedError, match=r"waits for main\.c1"):
         above.refresh()
     assert above.watermark == before
     assert not above.status().is_fresh
