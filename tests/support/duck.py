@@ -39,16 +39,22 @@ def attach(lake: LakeArgs, *, s3: S3Bucket | None = None) -> duckdb.DuckDBPyConn
 
 def connect(lake: LakeArgs, *, s3: S3Bucket | None = None) -> duckdb.DuckDBPyConnection:
     """A new DuckDB with all that it takes to attach the lake."""
-    from duckdb_extensions import import_extension
-
-    connection = duckdb.connect(config=_settings())
+    connection = with_extensions("ducklake", SCANNERS[lake.catalog], *(("httpfs",) if s3 else ()))
     without_shared_plans(connection)
-    for extension in ("ducklake", SCANNERS[lake.catalog], *(("httpfs",) if s3 else ())):
-        import_extension(extension, con=connection)
-        connection.load_extension(extension)
     connection.execute("SET TimeZone = 'UTC'")
     if s3:
         _use_bucket(connection, s3)
+    return connection
+
+
+def with_extensions(*names: str) -> duckdb.DuckDBPyConnection:
+    """A new DuckDB with extensions that are installed as packages; the caller closes it."""
+    from duckdb_extensions import import_extension
+
+    connection = duckdb.connect(config=_settings())
+    for name in names:
+        import_extension(name, con=connection)
+        connection.load_extension(name)
     return connection
 
 
