@@ -60,6 +60,43 @@ def differences(ours: pa.Table, theirs: pa.Table) -> list[str]:
     return [f"{mine} against {other}" for mine, other in pairs if not _alike(mine, other, steps)]
 
 
+def limited_differences(ours: pa.Table, whole: pa.Table, terms: int, limit: int) -> list[str]:
+    """What tells rows apart from the first ones of an ordered answer, in words.
+
+    The last columns of the whole answer, so many, are what it is ordered by. The order leaves open
+    which of the rows that are equal to the last one are taken; the others have to be there.
+    """
+    shown = whole.select(range(whole.num_columns - terms))
+    if whole.num_rows <= limit:
+        return differences(ours, shown)
+    if ours.num_rows != limit:
+        return [f"{ours.num_rows} rows against {limit} of {whole.num_rows}"]
+    keys = list(
+        zip(*(column.to_pylist() for column in whole.columns[shown.num_columns :]), strict=True)
+    )
+    ties = [n for n, key in enumerate(keys) if key == keys[limit - 1]] or range(whole.num_rows)
+    steps = [_step(a, b) for a, b in zip(ours.schema.types, shown.schema.types, strict=True)]
+    left = _sorted(ours, steps)
+    theirs = list(zip(*(column.to_pylist() for column in shown.columns), strict=True))
+    missing = _unmatched(theirs[: ties[0]], left, steps)
+    surplus = _unmatched(list(left), theirs[ties[0] : ties[-1] + 1], steps)
+    return [*(f"missing: {row}" for row in missing), *(f"surplus: {row}" for row in surplus)]
+
+
+def _unmatched(
+    rows: list[tuple[Any, ...]], among: list[tuple[Any, ...]], steps: list[Decimal | None]
+) -> list[tuple[Any, ...]]:
+    """The rows that are not among others, from which those that are get removed."""
+    missing = []
+    for row in rows:
+        place = next((n for n, other in enumerate(among) if _alike(row, other, steps)), None)
+        if place is None:
+            missing.append(row)
+        else:
+            among.pop(place)
+    return missing
+
+
 def _step(ours: pa.DataType, theirs: pa.DataType) -> Decimal | None:
     """How far apart values of a column may be; None: they have to be equal."""
     if not any(pa.types.is_decimal(t) or pa.types.is_floating(t) for t in (ours, theirs)):
