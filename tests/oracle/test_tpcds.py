@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.oracle import fresh
-from tests.support import queries
+from tests.support import duck, queries
 from tests.support.lakes import LakeArgs
 from tests.support.tpcds import rounds, tables, texts, wishes
 
@@ -47,7 +47,7 @@ class Outcome:
 
     def __str__(self) -> str:
         ways = " ".join(f"{self.strategies.get(number, '-'):<8}" for number in ROUNDS[1:])
-        sizes = " ".join(f"{self.rows.get(number, '-'):>5}" for number in ROUNDS)
+        sizes = " ".join(f"{self.rows.get(number, '-'):>5}" for number in ROUNDS[1:])
         planning = "-" if self.planning is None else f"{self.planning:.2f}"
         said = "; ".join(dict.fromkeys(self.verdicts)) or "ok"
         because = f"  (in full: {self.reason})" if self.reason else ""
@@ -66,11 +66,14 @@ class Benchmark:
     outcomes: dict[str, Outcome]
 
     def copy_tables(self, number: int) -> None:
-        """Give Spark copies of the tables as they are now."""
-        for name in tables.KEYS:
-            path = str(self.directory / f"round{number}" / name)
-            self.site.lake.table(name).to_df().write.parquet(path)
-            self.spark.read.parquet(path).createOrReplaceTempView(name)
+        """Give Spark the tables as DuckDB reads them from the lake now."""
+        directory = self.directory / f"round{number}"
+        directory.mkdir(parents=True)
+        with duck.attach(self.site.args) as connection:
+            for name in tables.KEYS:
+                path = str(directory / f"{name}.parquet")
+                connection.execute(f"COPY lake.{name} TO '{path}'")
+                self.spark.read.parquet(path).createOrReplaceTempView(name)
 
     def forget_copies(self) -> None:
         for name in tables.KEYS:
@@ -111,7 +114,7 @@ def number(request: pytest.FixtureRequest, benchmark: Benchmark) -> int:
     """A round, whose changes have been made."""
     if request.param:
         rounds.apply(benchmark.site.lake, benchmark.asked, request.param)
-    benchmark.copy_tables(request.param)
+        benchmark.copy_tables(request.param)
     return int(request.param)
 
 
@@ -131,6 +134,8 @@ def test_a_view_equals_its_query(benchmark: Benchmark, number: int, name: str) -
             pytest.fail("the view could not be made")
         view = benchmark.site.views[name]
         outcome.strategies[number] = str(view.refresh().strategy)
+    if number == 0:
+        return  # what was built stays in later rounds, and is compared then
     with _noted(outcome, f"round {number}: WRONG"):
         want = benchmark.spark.sql(query)
         theirs = want.toArrow()
@@ -185,7 +190,7 @@ def _noted(outcome: Outcome, verdict: str) -> Iterator[None]:
 
 def _show(made: Benchmark, terminal: Any) -> None:
     ways = " ".join(f"{f'round {number}':<8}" for number in ROUNDS[1:])
-    sizes = " ".join(f"{f'rows{number}':>5}" for number in ROUNDS)
+    sizes = " ".join(f"{f'rows{number}':>5}" for number in ROUNDS[1:])
     terminal.write_line("")
     terminal.write_line(f"TPC-DS, changes drawn with the seed {rounds.SEED}")
     terminal.write_line(f"query {ways} {sizes} plan(s)  verdict")
