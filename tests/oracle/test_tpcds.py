@@ -18,6 +18,7 @@ from tests.oracle import fresh
 from tests.support import duck, queries
 from tests.support.lakes import LakeArgs
 from tests.support.tpcds import rounds, tables, texts, wishes
+from tests.support.tpcds.keys import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ class Benchmark:
     spark: SparkSession
     directory: Path
     queries: dict[str, str]
-    asked: dict[str, list[Wish]]
+    asked: list[Wish]
     outcomes: dict[str, Outcome]
 
     def copy_tables(self, number: int) -> None:
@@ -70,13 +71,13 @@ class Benchmark:
         directory = self.directory / f"round{number}"
         directory.mkdir(parents=True)
         with duck.attach(self.site.args) as connection:
-            for name in tables.KEYS:
+            for name in KEYS:
                 path = str(directory / f"{name}.parquet")
                 connection.execute(f"COPY lake.{name} TO '{path}'")
                 self.spark.read.parquet(path).createOrReplaceTempView(name)
 
     def forget_copies(self) -> None:
-        for name in tables.KEYS:
+        for name in KEYS:
             self.spark.catalog.dropTempView(name)
 
 

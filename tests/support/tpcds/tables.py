@@ -9,11 +9,13 @@ some rows get the values that queries ask for.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tests.support import duck
+from tests.support.tpcds.aim import Aim
+from tests.support.tpcds.keys import COMPLETE, FACTS, KEYS, Row, references
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,41 +25,7 @@ if TYPE_CHECKING:
     import tailrace
     from tests.support.tpcds.wishes import Wish
 
-Row = dict[str, Any]
-
 SCALE = 0.01
-FACTS = {
-    "inventory": ("inv_date_sk", "inv_item_sk", "inv_warehouse_sk"),
-    "store_sales": ("ss_item_sk", "ss_ticket_number"),
-    "store_returns": ("sr_item_sk", "sr_ticket_number"),
-    "catalog_sales": ("cs_item_sk", "cs_order_number"),
-    "catalog_returns": ("cr_item_sk", "cr_order_number"),
-    "web_sales": ("ws_item_sk", "ws_order_number"),
-    "web_returns": ("wr_item_sk", "wr_order_number"),
-}
-DIMENSIONS = {
-    "call_center": ("cc_call_center_sk",),
-    "catalog_page": ("cp_catalog_page_sk",),
-    "customer_address": ("ca_address_sk",),
-    "customer_demographics": ("cd_demo_sk",),
-    "date_dim": ("d_date_sk",),
-    "household_demographics": ("hd_demo_sk",),
-    "income_band": ("ib_income_band_sk",),
-    "item": ("i_item_sk",),
-    "promotion": ("p_promo_sk",),
-    "reason": ("r_reason_sk",),
-    "ship_mode": ("sm_ship_mode_sk",),
-    "store": ("s_store_sk",),
-    "time_dim": ("t_time_sk",),
-    "warehouse": ("w_warehouse_sk",),
-    "customer": ("c_customer_sk",),
-    "web_page": ("wp_web_page_sk",),
-    "web_site": ("web_site_sk",),
-}
-KEYS = {**DIMENSIONS, **FACTS}
-# Cross products and calendars, which have every value that queries ask for.
-COMPLETE = ("customer_demographics", "date_dim", "household_demographics", "time_dim")
-
 # The rows that are taken. Of demographics, a share that has no divisor in common with the sizes
 # of what they are the cross product of: every combination of a few columns stays.
 TAKEN = {
@@ -67,9 +35,9 @@ TAKEN = {
     "customer_demographics": "cd_demo_sk % 13 = 0",
     "date_dim": "d_year BETWEEN 1998 AND 2003",
     "household_demographics": "hd_demo_sk % 11 = 0",
-    "item": "i_item_sk <= 90",
+    "item": "i_item_sk <= 60",
     "time_dim": "t_time_sk % 600 = 0",
-    "inventory": "inv_item_sk <= 90",
+    "inventory": "inv_item_sk <= 60",
     "store_sales": "ss_ticket_number % 3 = 0",
     "store_returns": "sr_ticket_number % 3 = 0",
     "catalog_sales": "cs_order_number % 3 = 0",
@@ -87,23 +55,6 @@ COPIES = {
     "web_page": 6,
     "web_site": 3,
 }
-# What a column refers to, by how its name ends.
-REFERENCES = {
-    "_item_sk": "item",
-    "_customer_sk": "customer",
-    "_addr_sk": "customer_address",
-    "_cdemo_sk": "customer_demographics",
-    "_hdemo_sk": "household_demographics",
-    "_time_sk": "time_dim",
-    "_catalog_page_sk": "catalog_page",
-    "_call_center_sk": "call_center",
-    "_promo_sk": "promotion",
-    "_reason_sk": "reason",
-    "_store_sk": "store",
-    "_warehouse_sk": "warehouse",
-    "_web_page_sk": "web_page",
-    "_web_site_sk": "web_site",
-}
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -117,28 +68,27 @@ def schemas(connection: duckdb.DuckDBPyConnection) -> dict[str, pa.Schema]:
     return {name: _rows(connection, name).schema for name in KEYS}
 
 
-def generate(
-    connection: duckdb.DuckDBPyConnection, asked: Mapping[str, list[Wish]]
-) -> dict[str, pa.Table]:
+def generate(connection: duckdb.DuckDBPyConnection, asked: list[Wish]) -> dict[str, pa.Table]:
     """The rows of every table."""
     connection.execute(f"CALL dsdgen(sf = {SCALE}, overwrite = true)")
     made: dict[str, list[Row]] = {}
+    aim = Aim(asked)
     found = {}
     # What is referred to comes before what refers to it.
     for name, key in KEYS.items():
         taken = _rows(connection, name)
-        random = Random(f"rows of {name}")
         rows = _copied(name, taken.to_pylist())
         _deal(name, rows, made)
+        random = Random(f"rows of {name}")
         if name in FACTS:
-            _redate(rows, asked["date_dim"], made["date_dim"], random)
+            for row in rows:
+                aim.fact(name, row)
+        elif name not in COMPLETE:
+            aim.dimension(name, rows, random)
         if name == "catalog_sales":
             _relate(rows, made["store_returns"], random)
-        if name not in COMPLETE:
-            for row in rows:
-                if random.random() < (0.1 if name in FACTS else 0.8):
-                    grant(name, row, asked[name], random)
         made[name] = list({tuple(row[column] for column in key): row for row in rows}.values())
+        aim.learn(name, made[name])
         found[name] = pa.Table.from_pylist(made[name], schema=taken.schema)
     return found
 
@@ -147,12 +97,6 @@ def load(lake: tailrace.Lake, rows: Mapping[str, pa.Table]) -> None:
     """Create the tables in `main`, and append their rows."""
     for name, key in KEYS.items():
         lake.create_table(name, rows[name].schema, primary_key=key).append(rows[name])
-
-
-def grant(table: str, row: Row, asked: list[Wish], random: Random) -> None:
-    """Give a row values that some queries ask for; its key stays."""
-    for wish in random.sample(asked, min(len(asked), random.randint(1, 3))):
-        row.update({column: value for column, value in wish.items() if column not in KEYS[table]})
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, name: str) -> pa.Table:
@@ -173,29 +117,14 @@ def _copied(name: str, rows: list[Row]) -> list[Row]:
 
 def _deal(name: str, rows: list[Row], made: Mapping[str, list[Row]]) -> None:
     """Let what columns refer to be there; equal ones stay equal, so returns find their sales."""
-    for column in rows[0]:
-        target = next((t for end, t in REFERENCES.items() if column.endswith(end)), name)
-        if target == name:
+    for column, target in references(name, rows[0]):
+        if target == "date_dim":
             continue
         (key,) = KEYS[target]
         there = [row[key] for row in made[target]]
         for row in rows:
             if row[column] is not None:
                 row[column] = there[row[column] % len(there)]
-
-
-def _redate(rows: list[Row], asked: list[Wish], days: list[Row], random: Random) -> None:
-    """Move half of all rows to days that some query asks for, with all their dates."""
-    wanted = [
-        [day["d_date_sk"] for day in days if all(day[c] == v for c, v in wish.items())]
-        for wish in asked
-    ]
-    wanted = [found for found in wanted if found]
-    dates = [column for column in rows[0] if column.endswith("_date_sk")]
-    for row in rows:
-        if row[dates[0]] is not None and random.random() < 0.5:
-            moved = random.choice(random.choice(wanted)) - row[dates[0]]
-            row.update({date: row[date] + moved for date in dates if row[date] is not None})
 
 
 def _relate(sales: list[Row], returns: list[Row], random: Random) -> None:
