@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tailrace.views.plan import Query
-from tailrace.views.program import State
+from tailrace.views.program import State, as_one_query
 from tailrace.views.scope import UnsupportedError
 from tests.views.engine import Engine, World, bag, builder, check_delta, planned
 from tests.views.random_queries import Queries
@@ -38,6 +38,7 @@ def random_cases(seed: int, part: int, count: int) -> int:
 def check(engine: Engine, sql: str, query: Query, changed: set[str], **options: bool) -> None:
     """The plan means what DuckDB reads in the query, and its change is right."""
     shown = len(query.outputs)
-    rows = engine.fetch(builder(changed).rows(query.root, State.NEW))
+    b = builder(changed)
+    rows = engine.fetch(as_one_query(b.program(b.rows(query.root, State.NEW))))
     assert bag(row[:shown] for row in rows) == bag(engine.plain(sql, "new")), "the plan is wrong"
     check_delta(engine, query, changed, **options)

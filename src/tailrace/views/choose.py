@@ -15,7 +15,6 @@ from tailrace.errors import InvalidError
 from tailrace.views.definition import Definition
 from tailrace.views.layout import Layout, Way
 from tailrace.views.plan import Aggregate, Limit, Node, Scan, SetOperation, Window
-from tailrace.views.rules.filter import is_simple
 
 
 class Strategy(StrEnum):
@@ -211,7 +210,7 @@ def _cost(layout: Layout, facts: Facts) -> float:
 def _is_own_change(layout: Layout) -> bool:
     """Whether the change of one table is all that is needed."""
     node = layout.groups.input if layout.groups is not None else layout.root
-    return is_simple(node) and layout.way is not Way.KEYS
+    return node.is_simple and layout.way is not Way.KEYS
 
 
 def _read_whole(layout: Layout, facts: Facts) -> float:

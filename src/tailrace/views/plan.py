@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -28,14 +29,29 @@ class Node:
         return ()
 
     def walk(self) -> Iterator[Node]:
-        """The node and all below it."""
-        yield self
-        for child in self.inputs:
-            yield from child.walk()
+        """The node and all below it, as often as they are used."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.inputs)
 
-    @property
+    @cached_property
     def scans(self) -> tuple[Scan, ...]:
         return tuple(node for node in self.walk() if isinstance(node, Scan))
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """The tables that it reads."""
+        return frozenset(scan.source for scan in self.scans)
+
+    @cached_property
+    def is_simple(self) -> bool:
+        """Whether it is one table, filtered and projected: cheap to have, and to write out."""
+        node: Node = self
+        while isinstance(node, Filter | Project):
+            node = node.input
+        return isinstance(node, Scan)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,6 +122,30 @@ class InnerJoin(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.parts
+
+    @cached_property
+    def used(self) -> tuple[frozenset[str], ...]:
+        """The columns of each condition."""
+        return tuple(
+            frozenset(column.name for column in condition.find_all(exp.Column))
+            for condition in self.conditions
+        )
+
+    @cached_property
+    def equal(self) -> dict[str, frozenset[str]]:
+        """For each column that is compared for equality, all columns that are equal to it."""
+        groups: list[set[str]] = []
+        for condition in self.conditions:
+            if (
+                isinstance(condition, exp.EQ)
+                and isinstance(condition.left, exp.Column)
+                and isinstance(condition.right, exp.Column)
+            ):
+                pair = {condition.left.name, condition.right.name}
+                joined = [group for group in groups if group & pair]
+                groups = [group for group in groups if not group & pair]
+                groups.append(pair.union(*joined))
+        return {column: frozenset(group) for group in groups for column in group}
 
 
 class JoinKind(StrEnum):

@@ -5,22 +5,42 @@ Owned here: the names of what a program reads, and the steps. For a source numbe
 deleted (`_w` = -1) between. The rules (`rules/`) build queries over these names; a `Builder`
 keeps the steps that several of them share.
 
+What a rule asks for of a node is a step of its own, however often it is asked for, so a program
+grows with the plan and not with the number of ways through it. A step that is used once is part of
+its user in the end (`inlined`).
+
 Always true: the value of a step is a bag of rows, whoever computes it and when. So a step can be
 computed first and kept, or be part of one large query: `run` decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sqlglot import exp
 
 from tailrace.views.plan import Node, Scan
+from tailrace.views.prune_columns import pruned
 from tailrace.views.scope import column_of
+from tailrace.views.trees import (
+    from_query,
+    items,
+    names_in,
+    select,
+    shape,
+    sub,
+    table,
+    tables_in,
+    union_all,
+)
 
 WEIGHT = "_w"
+# How deep SELECTs are in each other, at most, where a step has become part of its user: engines
+# and the writer of SQL go down by recursion.
+_MOST_NESTED = 20
 
 
 class State(StrEnum):
@@ -106,20 +126,70 @@ def fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
     fields = [
         exp.column(exp.to_identifier(name, quoted=True), table="t") for name in sorted(step.fields)
     ]
-    source = exp.alias_(
-        exp.to_table(f"{step.state}_{numbers[step.source]}"), "t", table=True, copy=False
-    )
+    source = table(f"{step.state}_{numbers[step.source]}", "t")
     same = exp.NullSafeEQ(
         this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
         expression=exp.column(step.key, table="k"),
     )
-    keys = exp.select(exp.column(step.key)).distinct(copy=False).from_(step.keys, copy=False)
-    made = exp.select(*fields).from_(source, copy=False)
-    join = exp.Join(
-        this=exp.Subquery(this=keys, alias=_alias("k")), side="LEFT", kind="SEMI", on=same
-    )
-    made.append("joins", join)
+    keys = select(items([step.key]), table(step.keys)).distinct(copy=False)
+    made = select(fields, source)
+    made.append("joins", exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=same))
     return made
+
+
+def inlined(steps: Sequence[Step], query: exp.Query) -> tuple[list[Step], exp.Query]:
+    """The same with each relation that is used once as a part of its user.
+
+    So an engine sees as much at once as it can, and what is used more often is computed once.
+    """
+    trees = [query, *(step.query for step in steps if not isinstance(step, Fetch))]
+    uses = Counter(found.name for tree in trees for found, _ in tables_in(tree))
+    bodies: dict[str, tuple[exp.Query, int]] = {}
+    left: list[Step] = []
+    for step in steps:
+        if isinstance(step, Fetch):
+            left.append(step)
+            continue
+        made, depth = _with_bodies(step.query, bodies)
+        if isinstance(step, Relation) and uses[step.name] == 1 and depth < _MOST_NESTED:
+            bodies[step.name] = made if made is not step.query else made.copy(), depth
+        else:
+            left.append(replace(step, query=made))
+    return left, _with_bodies(query, bodies)[0]
+
+
+def _with_bodies(
+    query: exp.Query, bodies: Mapping[str, tuple[exp.Query, int]]
+) -> tuple[exp.Query, int]:
+    """A query with some relations written out, and how deep SELECTs are in it then."""
+    found = list(tables_in(query))
+    if any(one.name in bodies for one, _ in found):
+        query = query.copy()
+        found = list(tables_in(query))
+    deepest = 0
+    for one, depth in found:
+        body, more = bodies.get(one.name, (None, 0))
+        deepest = max(deepest, depth + more)
+        if body is None:
+            continue
+        user = one.find_ancestor(exp.Select)
+        if user is None or not _shows_all(user, body):
+            one.replace(sub(body, one.alias or "q"))
+        elif user is query:
+            query = body
+        else:
+            user.replace(body)
+    return query, deepest
+
+
+def _shows_all(user: exp.Select, body: exp.Query) -> bool:
+    """Whether a SELECT is nothing but a relation, and the relation's query can take its place."""
+    if {name for name, value in user.args.items() if value} != {"expressions", "from_"}:
+        return False
+    if not isinstance(body, exp.Select) and isinstance(user.parent, exp.SetOperation):
+        return False
+    shown = [item.name for item in user.expressions if isinstance(item, exp.Column)]
+    return shown == body.named_selects and len(shown) == len(user.expressions)
 
 
 class Builder:
@@ -139,15 +209,15 @@ class Builder:
         self.source_keys = dict(keys or {})
         # Whether what has been read of one input limits what is read of the next.
         self.sideways = sideways
-        self._steps: dict[str, Step] = {}
-        self._names: dict[str, str] = {}
-        self._deltas: dict[int, exp.Query | None] = {}
-        self._nodes: list[Node] = []  # kept alive: memory is by identity
+        self._steps: dict[str, Step] = {}  # each uses only those before it
+        # Names of steps, by what they are for or what they say.
+        self._names: dict[Hashable, str] = {}
+        self._narrow: dict[tuple[Node, frozenset[str]], Node] = {}
 
     # --- the rules, by node -----------------------------------------------------------------
 
     def is_changed(self, node: Node) -> bool:
-        return any(scan.source in self.changed for scan in node.scans)
+        return not self.changed.isdisjoint(node.sources)
 
     def rows(self, node: Node, state: State, within: Within | None = None) -> exp.Query:
         """The rows of a node at one end; with `within`, at least those that have the keys.
@@ -156,18 +226,25 @@ class Builder:
         """
         from tailrace.views.rules import rule_of
 
-        return rule_of(node).rows(self, node, state, within)
+        if not self.is_changed(node):
+            state = State.NEW
+        if node.is_simple or not node.inputs:
+            return rule_of(node).rows(self, node, state, within)
+        name = self._named(
+            (node, state, within), "r", lambda: rule_of(node).rows(self, node, state, within)
+        )
+        return select(items(node.columns), table(name))
 
     def delta(self, node: Node) -> exp.Query | None:
         """What came and went of a node's rows, with `_w`; None if nothing can have."""
         from tailrace.views.rules import rule_of
 
-        if id(node) not in self._deltas:
-            self._nodes.append(node)
-            found = rule_of(node).delta(self, node) if self.is_changed(node) else None
-            self._deltas[id(node)] = found
-        query = self._deltas[id(node)]
-        return None if query is None else query.copy()
+        if not self.is_changed(node):
+            return None
+        if node.is_simple:
+            return rule_of(node).delta(self, node)
+        name = self._named(node, "d", lambda: rule_of(node).delta(self, node))
+        return select(items([*node.columns, WEIGHT]), table(name))
 
     def touched(self, node: Node, columns: Sequence[str]) -> list[exp.Query]:
         """Queries for the values of columns in all rows of a node that came or went, at least."""
@@ -187,100 +264,91 @@ class Builder:
                 exp.alias_(column_of(names[unique.index(column)]), f"x{n}", copy=False)
                 for n, column in enumerate(columns)
             ]
-            inner = exp.Subquery(this=query, alias=_alias("q"))
-            made.append(exp.select(*shown).from_(inner, copy=False))
+            made.append(select(shown, sub(query)))
         return made
 
-    # --- steps ------------------------------------------------------------------------------
+    def tells(self, node: Node, columns: Sequence[str]) -> bool:
+        """Whether those queries need nothing but the changes of sources."""
+        from tailrace.views.rules import rule_of
 
-    def relation(self, query: exp.Query, hint: str = "r") -> str:
-        """The name of a query that is used more than once."""
-        return self._step(hint, query, lambda name: Relation(name=name, query=query))
+        unique = list(dict.fromkeys(columns))
+        return not self.is_changed(node) or rule_of(node).tells(self, node, unique)
+
+    def tells_all(self, node: Node) -> bool:
+        """The same for what came and went of a node's rows."""
+        from tailrace.views.rules import rule_of
+
+        return not self.is_changed(node) or rule_of(node).tells_all(self, node)
+
+    def narrow(self, node: Node, columns: Iterable[str]) -> Node:
+        """A node of which only some columns are wanted."""
+        if not node.is_simple:  # its rows are a step, which others may want, too
+            return node
+        key = (node, frozenset(columns))
+        if key not in self._narrow:
+            self._narrow[key] = pruned(node, set(columns))
+        return self._narrow[key]
+
+    # --- steps ------------------------------------------------------------------------------
 
     def keys(self, parts: Sequence[exp.Query], count: int) -> str:
         """The name of the different values that some queries have, in columns k0, k1, …."""
         columns = tuple(f"k{n}" for n in range(count))
-        unique = {part.sql("spark"): part for part in parts}
-        selects = []
+        unique = {shape(part): part for part in parts}
+        what = ("k", *unique)
+        if what in self._names:
+            return self._names[what]
+        selects: list[exp.Query] = []
         for part in unique.values():
             names = [item.alias_or_name for item in part.selects]
-            items = [
+            named = [
                 exp.alias_(column_of(old), new, copy=False)
                 for old, new in zip(names, columns, strict=True)
             ]
-            selects.append(
-                exp.select(*items).from_(exp.Subquery(this=part, alias=_alias("q")), copy=False)
-            )
-        every: exp.Query = selects[0]
-        for other in selects[1:]:
-            every = exp.union(every, other, distinct=False, copy=False)
-        query = (
-            exp.select(*(column_of(c) for c in columns))
-            .distinct(copy=False)
-            .from_(exp.Subquery(this=every, alias=_alias("q")), copy=False)
-        )
-        return self._step("k", query, lambda name: Keys(name=name, query=query, columns=columns))
+            selects.append(select(named, sub(part)))
+        query = from_query(union_all(selects), columns).distinct(copy=False)
+        name = self._new_name(what, "k")
+        self._steps[name] = Keys(name=name, query=query, columns=columns)
+        return name
 
     def fetch(self, scan: Scan, state: State, column: str, keys: str, key: str) -> str:
         """The name of the rows of a source that have one of the keys."""
         own = scan.fields[scan.columns.index(column)]
-        text = f"{scan.source} {state} {own} {keys} {key}"
-        if text not in self._names:
-            name = self._names[text] = f"f{len(self._names)}"
+        what = (scan.source, state, own, keys, key)
+        if what not in self._names:
+            name = self._new_name(what, "f")
             self._steps[name] = Fetch(
                 name=name, source=scan.source, state=state, own=own, keys=keys, key=key
             )
-        step = self._steps[self._names[text]]
+        step = self._steps[self._names[what]]
         assert isinstance(step, Fetch)
         step.fields |= {*scan.fields, *self.source_keys.get(scan.source, ())}
         return step.name
 
     def leaf(self, source: str, what: str) -> exp.Table:
         """A source: `new`, `old` or `delta`."""
-        return exp.to_table(f"{what}_{self.numbers[source]}")
+        return table(f"{what}_{self.numbers[source]}")
 
-    def _step(self, hint: str, query: exp.Query, make: Callable[[str], Step]) -> str:
-        text = f"{hint} {query.sql('spark')}"
-        if text not in self._names:
-            name = self._names[text] = f"{hint}{len(self._names)}"
-            self._steps[name] = make(name)
-        return self._names[text]
+    def _named(self, what: Hashable, hint: str, make: Callable[[], exp.Query]) -> str:
+        """The name of a relation, which is made when it is first asked for."""
+        if what not in self._names:
+            query = make()
+            name = self._new_name(what, hint)
+            self._steps[name] = Relation(name=name, query=query)
+        return self._names[what]
 
-    def is_direct(self, queries: Iterable[exp.Query]) -> bool:
-        """Whether queries need nothing but the changes of sources."""
-        waiting = {name for query in queries for name in names_in(query)}
-        while waiting:
-            name = waiting.pop()
-            step = self._steps.get(name)
-            if step is None:
-                if not name.startswith("delta_"):
-                    return False
-            elif isinstance(step, Fetch):
-                return False
-            else:
-                waiting |= names_in(step.query)
-        return True
+    def _new_name(self, what: Hashable, hint: str) -> str:
+        return self._names.setdefault(what, f"{hint}{len(self._names)}")
 
     def program(self, query: exp.Query, also: Iterable[str] = ()) -> Program:
         """The steps that a query needs, and the query; `also` names steps that are wanted too."""
-        needed: dict[str, Step] = {}
-
-        def need(names: Iterable[str]) -> None:
-            for name in names:
-                step = self._steps.get(name)
-                if step is None or name in needed:
-                    continue
-                need([step.keys] if isinstance(step, Fetch) else sorted(names_in(step.query)))
-                needed[name] = step
-
-        need([*sorted(names_in(query)), *also])
-        return Program(steps=tuple(needed.values()), query=query, numbers=self.numbers)
-
-
-def names_in(query: exp.Expr) -> set[str]:
-    """The relations that a query refers to."""
-    return {table.name for table in query.find_all(exp.Table)}
-
-
-def _alias(name: str) -> exp.TableAlias:
-    return exp.TableAlias(this=exp.to_identifier(name))
+        needed: set[str] = set()
+        waiting = [*names_in(query), *also]
+        while waiting:
+            step = self._steps.get(waiting.pop())
+            if step is not None and step.name not in needed:
+                needed.add(step.name)
+                waiting += [step.keys] if isinstance(step, Fetch) else names_in(step.query)
+        steps = [step for name, step in self._steps.items() if name in needed]
+        steps, query = inlined(steps, query)
+        return Program(steps=tuple(steps), query=query, numbers=self.numbers)

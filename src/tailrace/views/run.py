@@ -30,9 +30,10 @@ from tailrace.store.spark_session import SparkProvider
 from tailrace.views import sink
 from tailrace.views.arrow_condition import arrow_condition
 from tailrace.views.local.compiled import RESULT, Compiled
-from tailrace.views.program import Fetch, Keys, Program, State, Step, names_in
+from tailrace.views.program import Fetch, Keys, Program, State, Step
 from tailrace.views.scope import renamed
 from tailrace.views.session import small_session
+from tailrace.views.trees import names_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

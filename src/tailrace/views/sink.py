@@ -21,17 +21,9 @@ from tailrace.views.identity import comparable, has_map, shown_apart
 from tailrace.views.layout import ROWS, VISIBLE, Call, Layout, Way
 from tailrace.views.plan import origin
 from tailrace.views.program import WEIGHT, Builder, State, Within
-from tailrace.views.rules.rule import (
-    affected,
-    column_items,
-    from_query,
-    items,
-    only_with,
-    sub,
-    union_all,
-    with_weight,
-)
+from tailrace.views.rules.rule import affected, column_items, only_with, with_weight
 from tailrace.views.scope import all_of, any_of, column_of, renamed
+from tailrace.views.trees import from_query, items, sub, union_all
 
 FILE, POS = f"{OWN_PREFIX}file", f"{OWN_PREFIX}pos"
 COUNT, AGAIN = f"{OWN_PREFIX}count", f"{OWN_PREFIX}again"
@@ -171,9 +163,10 @@ def stored_limit(b: Builder, layout: Layout, types: Types) -> tuple[str, str] | 
         node, columns = layout.root, layout.names
     for column in columns:
         kind = types.get(column)
-        parts = [] if kind is not None and has_map(kind) else b.touched(node, [column])
-        if parts and b.is_direct(parts):
-            return column, affected(b, [column], parts).keys
+        if kind is not None and has_map(kind):
+            continue
+        if b.is_changed(node) and b.tells(node, [column]):
+            return column, affected(b, [column], b.touched(node, [column])).keys
     return None
 
 

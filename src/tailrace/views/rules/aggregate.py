@@ -11,15 +11,8 @@ from sqlglot import exp
 
 from tailrace.views.plan import Aggregate
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import (
-    Rule,
-    affected,
-    difference,
-    items,
-    only_with,
-    same_columns,
-    sub,
-)
+from tailrace.views.rules.rule import Rule, affected, difference, only_with, same_columns
+from tailrace.views.trees import items, select, sub
 
 
 class AggregateRule(Rule):
@@ -29,7 +22,7 @@ class AggregateRule(Rule):
         below = None if within is None else within.on(same_columns(node.keys))
         query = b.rows(node.input, state, below)
         calls = [exp.alias_(call.call.copy(), call.name, copy=False) for call in node.calls]
-        made = exp.select(*items(node.keys), *calls).from_(sub(query), copy=False)
+        made = select([*items(node.keys), *calls], sub(query))
         if node.keys:
             made = made.group_by(*items(node.keys), copy=False)
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
@@ -45,12 +38,13 @@ class AggregateRule(Rule):
             return b.touched(node.input, columns)
         return super().touched(b, node, columns)
 
+    def tells(self, b: Builder, node: Aggregate, columns: Sequence[str]) -> bool:
+        return set(columns) <= set(node.keys) and b.tells(node.input, columns)
+
 
 def affected_groups(b: Builder, node: Aggregate) -> Within:
     """The groups that a change touches, by the keys that are known from the change alone."""
-    direct = [key for key in node.keys if b.is_direct(b.touched(node.input, [key]))]
-    together = b.touched(node.input, direct) if direct else []
-    if not direct or not b.is_direct(together):
+    direct = [key for key in node.keys if b.tells(node.input, [key])]
+    if not direct or not b.tells(node.input, direct):
         direct = direct[:1] or list(node.keys)
-        together = b.touched(node.input, direct)
-    return affected(b, direct, together)
+    return affected(b, direct, b.touched(node.input, direct))

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from tailrace.views.plan import Values
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, items
+from tailrace.views.rules.rule import Rule
+from tailrace.views.trees import items, select
 
 
 class ConstantRule(Rule):
@@ -25,7 +26,7 @@ class ConstantRule(Rule):
             rows = node.rows.copy()
             names = [exp.to_identifier(name) for name in node.columns]
             rows.set("alias", exp.TableAlias(this=exp.to_identifier("q"), columns=names))
-            return exp.select(*items(node.columns)).from_(rows, copy=False)
+            return select(items(node.columns), rows)
         return exp.select(exp.alias_(exp.Literal.number(1), "one", copy=False))
 
     def delta(self, b: Builder, node: Any) -> exp.Query:  # noqa: ARG002

@@ -6,7 +6,8 @@ from sqlglot import exp
 
 from tailrace.views.plan import Explode
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, items, only_with, same_columns, sub, weighted
+from tailrace.views.rules.rule import Rule, only_with, same_columns, weighted
+from tailrace.views.trees import from_query
 
 
 class ExplodeRule(Rule):
@@ -23,6 +24,9 @@ class ExplodeRule(Rule):
         assert below is not None
         return self._over(node, below, weight=True)
 
+    def tells_all(self, b: Builder, node: Explode) -> bool:
+        return b.tells_all(node.input)
+
     def _over(self, node: Explode, query: exp.Query, *, weight: bool) -> exp.Query:
         names = [exp.to_identifier(name) for name in node.made]
         lateral = exp.Lateral(
@@ -31,8 +35,6 @@ class ExplodeRule(Rule):
             outer=node.outer or None,
             alias=exp.TableAlias(this=exp.to_identifier("x"), columns=names),
         )
-        made = exp.select(*items(weighted(node.columns, weight=weight))).from_(
-            sub(query), copy=False
-        )
+        made = from_query(query, weighted(node.columns, weight=weight))
         made.append("laterals", lateral)
         return made

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.views.plan import Filter, Node, Project, Scan
+from tailrace.views.plan import Filter
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, from_query, weighted
+from tailrace.views.rules.rule import Rule, weighted
+from tailrace.views.trees import from_query
 
 
 class FilterRule(Rule):
@@ -28,13 +29,12 @@ class FilterRule(Rule):
         )
 
     def touched(self, b: Builder, node: Filter, columns: Sequence[str]) -> list[exp.Query]:
-        if is_simple(node):
+        if node.is_simple:
             return super().touched(b, node, columns)
         return b.touched(node.input, columns)
 
+    def tells(self, b: Builder, node: Filter, columns: Sequence[str]) -> bool:
+        return b.tells(node.input, columns)
 
-def is_simple(node: Node) -> bool:
-    """Whether a node is one table, filtered and projected: its change is cheap to have."""
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return isinstance(node, Scan)
+    def tells_all(self, b: Builder, node: Filter) -> bool:
+        return b.tells_all(node.input)

@@ -19,18 +19,9 @@ from sqlglot import exp
 
 from tailrace.views.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
 from tailrace.views.program import WEIGHT, Builder, State, Within
-from tailrace.views.rules.filter import is_simple
-from tailrace.views.rules.rule import (
-    Rule,
-    affected,
-    difference,
-    from_query,
-    items,
-    only_with,
-    sub,
-    union_all,
-)
-from tailrace.views.scope import all_of, columns_in
+from tailrace.views.rules.rule import Rule, affected, difference, only_with
+from tailrace.views.scope import all_of
+from tailrace.views.trees import from_query, items, select, sub, table, union_all
 
 
 @dataclass
@@ -38,8 +29,24 @@ class _Placed:
     """An input that has its place in the order."""
 
     part: Node
-    query: exp.Query
     narrow: bool  # whether a condition leaves few of its rows
+    state: State | None = None  # None for what came and went
+    limit: Within | None = None
+
+    def rows(self, b: Builder) -> exp.Query:
+        return self._of(b, self.part)
+
+    def values(self, b: Builder, column: str) -> exp.Query:
+        """One column."""
+        kept = {column} if self.limit is None else {column, *(own for own, _ in self.limit.pairs)}
+        return from_query(self._of(b, b.narrow(self.part, kept)), [column])
+
+    def _of(self, b: Builder, part: Node) -> exp.Query:
+        if self.state is not None:
+            return b.rows(part, self.state, self.limit)
+        delta = b.delta(part)
+        assert delta is not None
+        return delta
 
 
 @dataclass
@@ -60,11 +67,9 @@ class InnerJoinRule(Rule):
 
     def rows(self, b: Builder, node: InnerJoin, state: State, within: Within | None) -> exp.Query:
         if within is None:
-            queries = [
-                (part, b.rows(part, state)) for part in self._connected(node, [], narrow=False)
-            ]
-            return self._joined(node, queries, None)
-        same = _classes(node)
+            order = self._connected(node, [], narrow=False)
+            return self._joined(b, node, [_Placed(part, False, state) for part in order], None)
+        same = node.equal
         chain = _Chain()
         held = {
             part: found
@@ -77,8 +82,8 @@ class InnerJoinRule(Rule):
             limit = self._narrower(b, part, chain, same) or held.get(part)
             if limit is None:
                 limit = self._sideways(b, part, chain, same)
-            chain.placed.append(_Placed(part, b.rows(part, state, limit), _is_narrow(part)))
-        made = self._joined(node, [(one.part, one.query) for one in chain.placed], None)
+            chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+        made = self._joined(b, node, chain.placed, None)
         covered = {own for own, _ in within.pairs} <= {
             c for part in held for c in _all_of(part, same)
         }
@@ -120,7 +125,7 @@ class InnerJoinRule(Rule):
         for column in one.part.columns:
             here = same.get(column, frozenset()) & set(part.columns)
             if here:
-                limit = affected(b, [column], [from_query(one.query.copy(), [column])])
+                limit = affected(b, [column], [one.values(b, column)])
                 return limit.on({column: min(here)})
         return None
 
@@ -128,7 +133,7 @@ class InnerJoinRule(Rule):
 
     def delta(self, b: Builder, node: InnerJoin) -> exp.Query:
         changed = [part for part in node.parts if b.is_changed(part)]
-        if not all(is_simple(part) for part in changed):
+        if not all(part.is_simple for part in changed):
             limit = self._common_keys(b, node, changed)
             if limit is not None:
                 return difference(b, node, limit)
@@ -136,36 +141,31 @@ class InnerJoinRule(Rule):
 
     def _common_keys(self, b: Builder, node: InnerJoin, changed: Sequence[Node]) -> Within | None:
         """Values of a column that all changed inputs are joined by, if changes tell them."""
-        for members in dict.fromkeys(_classes(node).values()):
-            parts: list[exp.Query] = []
-            for part in changed:
-                here = members & set(part.columns)
-                found = b.touched(part, [min(here)]) if here else []
-                if not found or not b.is_direct(found):
-                    break
-                parts += found
-            else:
+        for members in dict.fromkeys(node.equal.values()):
+            here = [members & set(part.columns) for part in changed]
+            if all(
+                own and b.tells(part, [min(own)]) for part, own in zip(changed, here, strict=True)
+            ):
+                parts = [
+                    query
+                    for part, own in zip(changed, here, strict=True)
+                    for query in b.touched(part, [min(own)])
+                ]
                 return affected(b, [min(members & set(node.columns))], parts)
         return None
 
     def _term(self, b: Builder, node: InnerJoin, changed: Node) -> exp.Query:
-        delta = b.delta(changed)
-        assert delta is not None
-        same = _classes(node)
-        if not is_simple(changed):
-            delta = exp.select(*items([*changed.columns, WEIGHT])).from_(
-                b.relation(delta, "d"), copy=False
-            )
-        chain = _Chain([_Placed(changed, delta, _is_narrow(changed))])
+        same = node.equal
+        chain = _Chain([_Placed(changed, _is_narrow(changed))])
         place = node.parts.index(changed)
         for part in self._connected(node, [changed], narrow=True)[1:]:
             state = State.NEW if node.parts.index(part) < place else State.OLD
             limit = self._narrower(b, part, chain, same) or self._sideways(b, part, chain, same)
-            chain.placed.append(_Placed(part, b.rows(part, state, limit), _is_narrow(part)))
-        return self._joined(node, [(one.part, one.query) for one in chain.placed], WEIGHT)
+            chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+        return self._joined(b, node, chain.placed, WEIGHT)
 
     def touched(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> list[exp.Query]:
-        same = _classes(node)
+        same = node.equal
         found: list[exp.Query] = []
         for part in node.parts:
             if not b.is_changed(part):
@@ -175,59 +175,81 @@ class InnerJoinRule(Rule):
             if all(names):
                 here = [min(name) for name in names]
                 found += self._touched_narrowly(b, node, part, here) or b.touched(part, here)
-            elif is_simple(part) or b.delta(part) is not None:
+            else:
                 # Also with the others as they were before: a term has each at one end only.
                 found += self._touched_through(b, node, part, columns)
         return found
+
+    def tells(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> bool:
+        for part in node.parts:
+            if not b.is_changed(part):
+                continue
+            own = set(part.columns)
+            names = [node.equal.get(column, frozenset({column})) & own for column in columns]
+            here = [min(name) for name in names if name]
+            if (
+                len(here) < len(columns)
+                or self._narrow_partner(b, node, part, here) is not None
+                or not b.tells(part, here)
+            ):
+                return False
+        return True
 
     def _touched_narrowly(
         self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
     ) -> list[exp.Query]:
         """The same, but only where an input that a condition has made small has a partner.
 
-        Nothing if there is no such input, or it changed, or the change does not tell what it is
-        joined by: then the columns alone have to do.
+        Nothing if there is no such input: then the columns alone have to do.
         """
-        same = _classes(node)
-        if len(set(columns)) < len(columns):
+        found = self._narrow_partner(b, node, changed, columns)
+        if found is None:
             return []
+        other, pairs = found
+        wanted = list(dict.fromkeys([*columns, *pairs]))
+        limit = affected(b, wanted, b.touched(changed, wanted))
+        keys = {own: key for own, key in limit.pairs if own in pairs}
+        near = Within(keys=limit.keys, pairs=tuple((pairs[c], k) for c, k in keys.items()))
+        rows = b.rows(other, State.NEW, near)
+        return [_with_partner(limit, rows, dict(near.pairs), columns)]
+
+    def _narrow_partner(
+        self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
+    ) -> tuple[Node, dict[str, str]] | None:
+        """An input without changes that a condition has made small, and what it is joined by.
+
+        None also if the change does not tell the values of that.
+        """
+        if changed.is_simple or not b.sideways or len(set(columns)) < len(columns):
+            return None
+        own = set(changed.columns)
         for other in node.parts:
-            if is_simple(changed) or not b.sideways or b.is_changed(other) or not _is_narrow(other):
+            if b.is_changed(other) or not _is_narrow(other):
                 continue
             pairs = {
-                min(members & set(changed.columns)): min(members & set(other.columns))
-                for members in dict.fromkeys(same.values())
-                if members & set(changed.columns) and members & set(other.columns)
+                min(members & own): min(members & set(other.columns))
+                for members in dict.fromkeys(node.equal.values())
+                if members & own and members & set(other.columns)
             }
-            wanted = list(dict.fromkeys([*columns, *pairs]))
-            parts = b.touched(changed, wanted) if pairs else []
-            if not parts or not b.is_direct(parts):
-                continue
-            limit = affected(b, wanted, parts)
-            keys = {own: key for own, key in limit.pairs if own in pairs}
-            near = Within(keys=limit.keys, pairs=tuple((pairs[c], k) for c, k in keys.items()))
-            rows = b.rows(other, State.NEW, near)
-            return [_with_partner(limit, rows, dict(near.pairs), columns)]
-        return []
+            if pairs and b.tells(changed, [*columns, *pairs]):
+                return other, pairs
+        return None
 
     def _touched_through(
         self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
     ) -> list[exp.Query]:
         """Through the inputs between the one that changed and those that have the columns."""
         found: list[exp.Query] = []
-        same = _classes(node)
+        same = node.equal
         for state in (State.NEW, State.OLD):
-            chain = _Chain(
-                [_Placed(changed, from_query(_or_fail(b.delta(changed)), changed.columns), True)]
-            )
+            chain = _Chain([_Placed(changed, True)])
             order = self._connected(node, [changed], narrow=True)[1:]
             for part in order:
                 if set(columns) <= chain.columns:
                     break
                 limit = self._sideways(b, part, chain, same)
-                chain.placed.append(_Placed(part, b.rows(part, state, limit), _is_narrow(part)))
-            pairs = [(one.part, one.query) for one in chain.placed]
-            found.append(from_query(self._joined(node, pairs, None), columns))
+                chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+            found.append(from_query(self._joined(b, node, chain.placed, None), columns))
             if not any(b.is_changed(one.part) for one in chain.placed[1:]):
                 break
         return found
@@ -237,39 +259,46 @@ class InnerJoinRule(Rule):
     def _connected(self, node: InnerJoin, first: Sequence[Node], *, narrow: bool) -> list[Node]:
         """All inputs: the given ones first, then each that is joined to one before it."""
         order = list(first[:1] if first else node.parts[:1])
-        waiting = [part for part in (*first, *node.parts) if part not in order]
-        waiting = list(dict.fromkeys(waiting))
+        waiting = [part for part in dict.fromkeys((*first, *node.parts)) if part not in order]
+        own = {part: set(part.columns) for part in node.parts}
+        after = {part: (part not in first, narrow and not _is_narrow(part)) for part in waiting}
+        known = set(order[0].columns)
         while waiting:
-            known = {column for part in order for column in part.columns}
+            used = [columns for columns in node.used if columns & known]
 
-            def rank(part: Node, known: set[str] = known) -> tuple[bool, bool, bool]:
-                linked = any(_links(condition, known, part) for condition in node.conditions)
-                return not linked, part not in first, narrow and not _is_narrow(part)
+            def rank(
+                part: Node,
+                known: set[str] = known,
+                used: Sequence[frozenset[str]] = used,
+            ) -> tuple[bool, tuple[bool, bool]]:
+                linked = any(c & own[part] and c <= known | own[part] for c in used)
+                return not linked, after[part]
 
             nearest = min(waiting, key=rank)
             waiting.remove(nearest)
             order.append(nearest)
+            known |= own[nearest]
         return order
 
     def _joined(
-        self, node: InnerJoin, queries: Sequence[tuple[Node, exp.Query]], weight: str | None
+        self, b: Builder, node: InnerJoin, placed: Sequence[_Placed], weight: str | None
     ) -> exp.Select:
-        columns = [column for part, _ in queries for column in part.columns]
-        if len(queries) == len(node.parts):
+        columns = [column for one in placed for column in one.part.columns]
+        if len(placed) == len(node.parts):
             columns = list(node.columns)
-        made = exp.select(*items([*columns, weight] if weight else columns))
+        shown = items([*columns, weight] if weight else columns)
+        made = select(shown, sub(placed[0].rows(b), "j0"))
         known: set[str] = set()
-        waiting = list(node.conditions)
-        for number, (part, query) in enumerate(queries):
-            known |= set(part.columns)
-            ready = [c for c in waiting if columns_in(c) <= known]
-            waiting = [c for c in waiting if c not in ready]
+        waiting = list(zip(node.conditions, node.used, strict=True))
+        for number, one in enumerate(placed):
+            known |= set(one.part.columns)
+            ready = [condition for condition, used in waiting if used <= known]
+            waiting = [(condition, used) for condition, used in waiting if not used <= known]
             if number == 0:
-                made = made.from_(sub(query, "j0"), copy=False)
                 if ready:
                     made = made.where(all_of(ready), copy=False)
                 continue
-            join = exp.Join(this=sub(query, f"j{number}"))
+            join = exp.Join(this=sub(one.rows(b), f"j{number}"))
             if ready:
                 join.set("on", all_of(ready))
             else:
@@ -294,42 +323,13 @@ def _with_partner(
         exp.alias_(exp.column(exp.to_identifier(own[column]), table="k"), column, copy=False)
         for column in columns
     ]
-    made = exp.select(*shown).from_(
-        exp.alias_(exp.to_table(limit.keys), "k", table=True, copy=False), copy=False
-    )
+    made = select(shown, table(limit.keys, "k"))
     made.append("joins", exp.Join(this=sub(rows), side="LEFT", kind="SEMI", on=all_of(same)))
     return made
 
 
-def _or_fail(query: exp.Query | None) -> exp.Query:
-    assert query is not None
-    return query
-
-
-def _classes(node: InnerJoin) -> dict[str, frozenset[str]]:
-    """For each column that is compared for equality, all columns that are equal to it."""
-    groups: list[set[str]] = []
-    for condition in node.conditions:
-        if (
-            isinstance(condition, exp.EQ)
-            and isinstance(condition.left, exp.Column)
-            and isinstance(condition.right, exp.Column)
-        ):
-            pair = {condition.left.name, condition.right.name}
-            joined = [group for group in groups if group & pair]
-            groups = [group for group in groups if not group & pair]
-            groups.append(pair.union(*joined))
-    return {column: frozenset(group) for group in groups for column in group}
-
-
 def _all_of(part: Node, same: dict[str, frozenset[str]]) -> set[str]:
     return {c for column in part.columns for c in same.get(column, frozenset({column}))}
-
-
-def _links(condition: exp.Expr, known: set[str], part: Node) -> bool:
-    used = columns_in(condition)
-    own = used & set(part.columns)
-    return bool(own) and bool(used & known) and used <= known | set(part.columns)
 
 
 def _is_narrow(part: Node) -> bool:
@@ -341,4 +341,4 @@ def _is_narrow(part: Node) -> bool:
             return False
         part = part.inputs[0]
     likely = part.condition.find_all(exp.EQ, exp.In, exp.Like)
-    return is_simple(part) and any(not tree.args.get("negate") for tree in likely)
+    return part.is_simple and any(not tree.args.get("negate") for tree in likely)

@@ -12,18 +12,9 @@ from sqlglot import exp
 
 from tailrace.views.plan import JoinKind, KeyJoin
 from tailrace.views.program import WEIGHT, Builder, State, Within
-from tailrace.views.rules.rule import (
-    Rule,
-    affected,
-    difference,
-    from_query,
-    items,
-    only_with,
-    sub,
-    union_all,
-    with_weight,
-)
+from tailrace.views.rules.rule import Rule, affected, difference, only_with, with_weight
 from tailrace.views.scope import all_of, column_of
+from tailrace.views.trees import from_query, items, select, sub, union_all
 
 _JOINS = {
     JoinKind.LEFT: {"side": "LEFT"},
@@ -46,7 +37,9 @@ class KeyJoinRule(Rule):
         left = b.rows(node.left, state, left_within)
         if left_within is not None and right_within is None and node.pairs and b.sideways:
             own, other = node.pairs[0]
-            limit = affected(b, [own], [from_query(left.copy(), [own])])
+            kept = {own, *(column for column, _ in left_within.pairs)}
+            again = b.rows(b.narrow(node.left, kept), state, left_within)
+            limit = affected(b, [own], [from_query(again, [own])])
             right_within = limit.on({own: other})
         right = b.rows(node.right, state, right_within)
         made = self._joined(node, left, right, weight=False)
@@ -61,7 +54,7 @@ class KeyJoinRule(Rule):
         on = [exp.EQ(this=column_of(own), expression=column_of(other)) for own, other in node.pairs]
         condition = all_of([*on, *node.rest])
         columns = [*node.columns, WEIGHT] if weight else list(node.columns)
-        made = exp.select(*items(columns)).from_(sub(left, "l"), copy=False)
+        made = select(items(columns), sub(left, "l"))
         made.append("joins", exp.Join(this=sub(right, "r"), on=condition, **_JOINS[node.kind]))
         return made
 
@@ -98,9 +91,9 @@ class KeyJoinRule(Rule):
         limit = None
         if node.pairs and b.sideways:
             own, other = node.pairs[0]
-            name = b.relation(left, "d")
-            left = from_query(exp.to_table(name), [*node.left.columns, WEIGHT])
-            limit = affected(b, [own], [from_query(exp.to_table(name), [own])]).on({own: other})
+            again = b.delta(b.narrow(node.left, [own]))
+            assert again is not None
+            limit = affected(b, [own], [from_query(again, [own])]).on({own: other})
         right = b.rows(node.right, State.NEW, limit)
         return self._joined(node, left, right, weight=True)
 
@@ -122,3 +115,14 @@ class KeyJoinRule(Rule):
             rows = only_with(b.rows(node.left, state, limit), limit, node.left.columns)
             found.append(from_query(rows, columns))
         return found
+
+    def tells(self, b: Builder, node: KeyJoin, columns: Sequence[str]) -> bool:
+        if node.kind is JoinKind.FULL or not set(columns) <= set(node.left.columns):
+            return False
+        others = dict(node.pairs)
+        if b.is_changed(node.right) and not (
+            all(column in others for column in columns)
+            and b.tells(node.right, [others[column] for column in columns])
+        ):
+            return False
+        return b.tells(node.left, columns)

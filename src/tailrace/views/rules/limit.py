@@ -6,7 +6,8 @@ from sqlglot import exp
 
 from tailrace.views.plan import Limit
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, difference, from_query, only_with
+from tailrace.views.rules.rule import Rule, difference, only_with
+from tailrace.views.trees import from_query
 
 
 class LimitRule(Rule):

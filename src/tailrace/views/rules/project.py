@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from tailrace.views.plan import OneRow, Project
 from tailrace.views.program import WEIGHT, Builder, State, Within
-from tailrace.views.rules.filter import is_simple
-from tailrace.views.rules.rule import Rule, column_items, items, only_with, sub
+from tailrace.views.rules.rule import Rule, column_items, only_with
+from tailrace.views.trees import items, select, sub
 
 
 def _passed(node: Project) -> dict[str, str]:
@@ -23,19 +23,28 @@ class ProjectRule(Rule):
     def rows(self, b: Builder, node: Project, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(_passed(node))
         query = b.rows(node.input, state, below)
-        made = exp.select(*column_items(node.items))
-        if not isinstance(node.input, OneRow):
-            made = made.from_(sub(query), copy=False)
+        shown = column_items(node.items)
+        one = isinstance(node.input, OneRow)
+        made = exp.Select(expressions=shown) if one else select(shown, sub(query))
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
         return only_with(made, within, node.columns) if lost else made
 
     def delta(self, b: Builder, node: Project) -> exp.Query:
         below = b.delta(node.input)
         assert below is not None
-        return exp.select(*column_items(node.items), *items([WEIGHT])).from_(sub(below), copy=False)
+        return select([*column_items(node.items), *items([WEIGHT])], sub(below))
 
     def touched(self, b: Builder, node: Project, columns: Sequence[str]) -> list[exp.Query]:
         passed = _passed(node)
-        if is_simple(node) or not all(column in passed for column in columns):
+        if node.is_simple or not all(column in passed for column in columns):
             return super().touched(b, node, columns)
         return b.touched(node.input, [passed[column] for column in columns])
+
+    def tells(self, b: Builder, node: Project, columns: Sequence[str]) -> bool:
+        passed = _passed(node)
+        if not all(column in passed for column in columns):
+            return self.tells_all(b, node)
+        return b.tells(node.input, [passed[column] for column in columns])
+
+    def tells_all(self, b: Builder, node: Project) -> bool:
+        return b.tells_all(node.input)

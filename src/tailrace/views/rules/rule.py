@@ -10,6 +10,7 @@ from sqlglot import exp
 from tailrace.views.plan import Node
 from tailrace.views.program import WEIGHT, Builder, State, Within
 from tailrace.views.scope import all_of
+from tailrace.views.trees import from_query, items, select, sub, table, union_all
 
 
 class Rule:
@@ -23,25 +24,16 @@ class Rule:
 
     def touched(self, b: Builder, node: Any, columns: Sequence[str]) -> list[exp.Query]:
         """From the change itself, unless a rule knows something cheaper."""
-        delta = b.delta(node)
+        delta = b.delta(b.narrow(node, columns))
         return [] if delta is None else [from_query(delta, columns)]
 
+    def tells(self, b: Builder, node: Any, columns: Sequence[str]) -> bool:  # noqa: ARG002
+        """Whether `touched` needs nothing but the changes of sources."""
+        return self.tells_all(b, node)
 
-def sub(query: exp.Query | exp.Table, name: str = "q") -> exp.Expr:
-    """A query in a FROM."""
-    if isinstance(query, exp.Table):
-        return query
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name)))
-
-
-def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]:
-    """Columns as a SELECT list."""
-    return [exp.column(exp.to_identifier(name), table=relation) for name in columns]
-
-
-def from_query(query: exp.Query | exp.Table, columns: Sequence[str]) -> exp.Select:
-    """Some columns of a query."""
-    return exp.select(*items(columns)).from_(sub(query), copy=False)
+    def tells_all(self, b: Builder, node: Any) -> bool:  # noqa: ARG002
+        """The same for `delta`."""
+        return False
 
 
 def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
@@ -53,15 +45,7 @@ def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Se
     """A query's rows, each counted as so much."""
     number: exp.Expr = exp.Literal.number(abs(weight))
     marked = exp.alias_(number if weight > 0 else exp.Neg(this=number), WEIGHT, copy=False)
-    return exp.select(*items(columns), marked).from_(sub(query), copy=False)
-
-
-def union_all(parts: Sequence[exp.Query]) -> exp.Query:
-    """The rows of all parts."""
-    result = parts[0]
-    for part in parts[1:]:
-        result = exp.union(result, part, distinct=False, copy=False)
-    return result
+    return select([*items(columns), marked], sub(query))
 
 
 def difference(b: Builder, node: Node, within: Within | None) -> exp.Query:
@@ -92,13 +76,10 @@ def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -
         )
         for own, key in within.pairs
     ]
-    keys = (
-        exp.select(*items([key for _, key in within.pairs]))
-        .distinct(copy=False)
-        .from_(within.keys, copy=False)
-    )
+    keys = select(items([key for _, key in within.pairs]), table(within.keys))
+    keys = keys.distinct(copy=False)
     join = exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=all_of(same))
-    made = exp.select(*items(columns, "q")).from_(sub(query), copy=False)
+    made = select(items(columns, "q"), sub(query))
     made.append("joins", join)
     return made
 

@@ -6,7 +6,8 @@ from sqlglot import exp
 
 from tailrace.views.plan import SetKind, SetOperation
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, affected, difference, sub
+from tailrace.views.rules.rule import Rule, affected, difference
+from tailrace.views.trees import select, sub
 
 
 class SetOperationRule(Rule):
@@ -23,7 +24,7 @@ class SetOperationRule(Rule):
                 exp.alias_(exp.column(own), name, copy=False)
                 for own, name in zip(side.columns, node.columns, strict=True)
             ]
-            sides.append(exp.select(*named).from_(sub(b.rows(side, state, below)), copy=False))
+            sides.append(select(named, sub(b.rows(side, state, below))))
         combine = (
             exp.except_ if node.kind in (SetKind.EXCEPT, SetKind.EXCEPT_ALL) else exp.intersect
         )

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from tailrace.views.plan import Node, Union
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, sub, union_all, weighted
+from tailrace.views.rules.rule import Rule, weighted
+from tailrace.views.trees import select, sub, union_all
 
 
 class UnionRule(Rule):
@@ -39,7 +40,7 @@ class UnionRule(Rule):
                 strict=True,
             )
         ]
-        return exp.select(*named).from_(sub(query), copy=False)
+        return select(named, sub(query))
 
     def touched(self, b: Builder, node: Union, columns: Sequence[str]) -> list[exp.Query]:
         found: list[exp.Query] = []
@@ -47,3 +48,10 @@ class UnionRule(Rule):
             names = dict(zip(node.columns, part.columns, strict=True))
             found += b.touched(part, [names[column] for column in columns])
         return found
+
+    def tells(self, b: Builder, node: Union, columns: Sequence[str]) -> bool:
+        places = [node.columns.index(column) for column in columns]
+        return all(b.tells(part, [part.columns[n] for n in places]) for part in node.parts)
+
+    def tells_all(self, b: Builder, node: Union) -> bool:
+        return all(b.tells_all(part) for part in node.parts)

@@ -13,11 +13,10 @@ from tailrace.views.rules.rule import (
     affected,
     column_items,
     difference,
-    items,
     only_with,
     same_columns,
-    sub,
 )
+from tailrace.views.trees import items, select, sub
 
 
 class WindowRule(Rule):
@@ -26,9 +25,7 @@ class WindowRule(Rule):
     def rows(self, b: Builder, node: Window, state: State, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.partition))
         query = b.rows(node.input, state, below)
-        made = exp.select(*items(node.input.columns), *column_items(node.items)).from_(
-            sub(query), copy=False
-        )
+        made = select([*items(node.input.columns), *column_items(node.items)], sub(query))
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
         return only_with(made, within, node.columns) if lost else made
 
@@ -42,3 +39,6 @@ class WindowRule(Rule):
         if set(columns) <= set(node.partition):
             return b.touched(node.input, columns)
         return super().touched(b, node, columns)
+
+    def tells(self, b: Builder, node: Window, columns: Sequence[str]) -> bool:
+        return set(columns) <= set(node.partition) and b.tells(node.input, columns)

@@ -1,0 +1,118 @@
+"""Queries as trees, put together without being parsed or copied.
+
+Whoever passes a tree on gives it away: a part of a tree has one place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from sqlglot import exp
+
+# What has no relation inside.
+_LEAVES = (exp.Column, exp.Literal, exp.Identifier, exp.DataType, exp.TableAlias)
+
+
+def table(name: str, alias: str | None = None) -> exp.Table:
+    """A relation in a FROM."""
+    made = exp.Table(this=exp.Identifier(this=name, quoted=False))
+    if alias is not None:
+        made.set("alias", _alias(alias))
+    return made
+
+
+def sub(query: exp.Query | exp.Table, name: str = "q") -> exp.Expr:
+    """A query in a FROM."""
+    if isinstance(query, exp.Table):
+        return query
+    return exp.Subquery(this=query, alias=_alias(name))
+
+
+def _alias(name: str) -> exp.TableAlias:
+    return exp.TableAlias(this=exp.Identifier(this=name, quoted=False))
+
+
+def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]:
+    """Columns as a SELECT list."""
+    if relation is None:
+        return [exp.Column(this=exp.to_identifier(name)) for name in columns]
+    return [exp.column(exp.to_identifier(name), table=relation) for name in columns]
+
+
+def select(shown: Sequence[exp.Expr], source: exp.Expr) -> exp.Select:
+    """A SELECT from one relation."""
+    return exp.Select(expressions=list(shown), from_=exp.From(this=source))
+
+
+def from_query(query: exp.Query | exp.Table, columns: Sequence[str]) -> exp.Select:
+    """Some columns of a query."""
+    return select(items(columns), sub(query))
+
+
+def union_all(parts: Sequence[exp.Query]) -> exp.Query:
+    """The rows of all parts, as a tree that is as low as it can be."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return exp.Union(
+        this=union_all(parts[:half]), expression=union_all(parts[half:]), distinct=False
+    )
+
+
+def union_parts(tree: exp.Query) -> list[exp.Query]:
+    """The parts of a UNION ALL, in their order."""
+    found, waiting = [], [tree]
+    while waiting:
+        part = waiting.pop()
+        said = {name for name, value in part.args.items() if value}
+        if isinstance(part, exp.Union) and said == {"this", "expression"}:
+            waiting += [part.expression, part.this]
+        else:
+            found.append(part)
+    return found
+
+
+def tables_in(tree: exp.Expr) -> Iterator[tuple[exp.Table, int]]:
+    """The relations that a query reads, and in how many SELECTs each is."""
+    waiting = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if isinstance(node, exp.Table):
+            yield node, depth
+        if isinstance(node, exp.Select):
+            depth += 1
+        for value in node.args.values():
+            if type(value) is list:
+                waiting += [
+                    (one, depth)
+                    for one in value
+                    if isinstance(one, exp.Expr) and not isinstance(one, _LEAVES)
+                ]
+            elif isinstance(value, exp.Expr) and not isinstance(value, _LEAVES):
+                waiting.append((value, depth))
+
+
+def names_in(query: exp.Expr) -> set[str]:
+    """The names of the relations that a query reads."""
+    return {found.name for found, _ in tables_in(query)}
+
+
+def shape(tree: exp.Expr) -> tuple[Hashable, ...]:
+    """Equal for trees that say the same in the same words."""
+    found: list[Hashable] = []
+    waiting: list[object] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, exp.Expr):
+            found.append(str(node))
+            continue
+        said = [(name, value) for name, value in node.args.items() if value]
+        found.append(node.key)
+        for name, value in said:
+            if type(value) is list:
+                found += (name, len(value))
+                waiting += value
+            else:
+                found.append(name)
+                waiting.append(value)
+    return tuple(found)
