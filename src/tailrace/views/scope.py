@@ -134,7 +134,7 @@ def _fields(tree: exp.Expr, names: Iterable[str]) -> exp.Expr:
 
 def column_of(name: str) -> exp.Column:
     """A column of a plan as an expression."""
-    return exp.Column(this=exp.to_identifier(name))
+    return exp.Column(this=exp.Identifier(this=name, quoted=False))
 
 
 def columns_in(tree: exp.Expr) -> set[str]:

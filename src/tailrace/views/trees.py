@@ -34,9 +34,15 @@ def _alias(name: str) -> exp.TableAlias:
 
 def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]:
     """Columns as a SELECT list."""
-    if relation is None:
-        return [exp.Column(this=exp.to_identifier(name)) for name in columns]
-    return [exp.column(exp.to_identifier(name), table=relation) for name in columns]
+    return [column(name, relation) for name in columns]
+
+
+def column(name: str, relation: str | None = None) -> exp.Column:
+    """A column by a name that needs no quotes."""
+    made = exp.Column(this=exp.Identifier(this=name, quoted=False))
+    if relation is not None:
+        made.set("table", exp.Identifier(this=relation, quoted=False))
+    return made
 
 
 def select(shown: Sequence[exp.Expr], source: exp.Expr) -> exp.Select:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -60,11 +60,19 @@ def is_exact(kind: Kind) -> bool:
 
 def duck_type(kind: Kind) -> exp.DataType:
     """A type as DuckDB knows it."""
-    if is_decimal(kind):
-        return exp.DataType.build(f"DECIMAL({kind.precision},{kind.scale})", dialect="duckdb")
-    if kind not in _NAMES:
+    check(kind)
+    return _parsed(_NAMES.get(kind) or f"DECIMAL({kind.precision},{kind.scale})").copy()
+
+
+def check(kind: Kind) -> None:
+    """Refuse a type that DuckDB is not to be asked about."""
+    if kind not in _NAMES and not is_decimal(kind):
         raise DiffersError(f"values of type {kind}")
-    return exp.DataType.build(_NAMES[kind], dialect="duckdb")
+
+
+@cache
+def _parsed(name: str) -> exp.DataType:
+    return exp.DataType.build(name, dialect="duckdb")
 
 
 def as_decimal(kind: Kind) -> Kind:

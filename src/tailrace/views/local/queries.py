@@ -14,6 +14,7 @@ from tailrace.store.local.expressions import typed
 from tailrace.store.local.kinds import DiffersError, Kind
 from tailrace.store.local.typed import Typed, cast, condition, only
 from tailrace.views import sink
+from tailrace.views.trees import select, sub, table, union_all, union_parts
 
 _PLACE = [sink.FILE, sink.POS]
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
@@ -40,7 +41,7 @@ def local_query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
     """A query over tables, whose columns all have types that DuckDB knows."""
     made = _query(tree, tables)
     for kind in made.kinds.values():
-        kinds.duck_type(kind)
+        kinds.check(kind)
     return made
 
 
@@ -56,13 +57,12 @@ def _query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
 
 
 def _union(tree: exp.Union, tables: Mapping[str, Kinds]) -> Local:
-    """All rows of two queries, each column in a type that holds the values of both."""
+    """All rows of queries, each column in a type that holds the values of all."""
     only(tree, {"this", "expression"})
-    sides = [_query(tree.this, tables), _query(tree.expression, tables)]
+    sides = [_query(part, tables) for part in union_parts(tree)]
     names = list(sides[0].kinds)
-    wanted = [kinds.common(pair) for pair in zip(*(s.kinds.values() for s in sides), strict=True)]
-    made = [_in_kinds(side, names, wanted) for side in sides]
-    union = exp.union(made[0], made[1], distinct=False, copy=False)
+    wanted = [kinds.common(many) for many in zip(*(s.kinds.values() for s in sides), strict=True)]
+    union = union_all([_in_kinds(side, names, wanted) for side in sides])
     return Local(union, dict(zip(names, wanted, strict=True)))
 
 
@@ -70,18 +70,21 @@ def _in_kinds(side: Local, names: list[str], wanted: list[Kind]) -> exp.Query:
     if list(side.kinds.values()) == wanted:
         return side.query
     items = [
-        exp.alias_(cast(Typed(_column(own), have), kind), name, quoted=True, copy=False)
+        _named(cast(Typed(_column(own), have), kind), name)
         for (own, have), name, kind in zip(side.kinds.items(), names, wanted, strict=True)
     ]
-    return exp.select(*items).from_(_sub(side.query, "q"), copy=False)
+    return select(items, sub(side.query))
+
+
+def _named(tree: exp.Expr, name: str) -> exp.Alias:
+    return exp.Alias(this=tree, alias=exp.Identifier(this=name, quoted=True))
 
 
 def _column(name: str, relation: str | None = None) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True), table=relation)
-
-
-def _sub(query: exp.Query, alias: str) -> exp.Subquery:
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias)))
+    made = exp.Column(this=exp.Identifier(this=name, quoted=True))
+    if relation is not None:
+        made.set("table", exp.Identifier(this=relation, quoted=False))
+    return made
 
 
 @dataclass
@@ -101,11 +104,7 @@ class _Select:
         made_where = None if where is None else self._condition(where.this)
         groups = self._groups()
         items = self._items()
-        made = exp.Select(
-            expressions=[
-                exp.alias_(value.tree, name, quoted=True, copy=False) for name, value in items
-            ]
-        ).from_(source, copy=False)
+        made = select([_named(value.tree, name) for name, value in items], source)
         made.set("joins", joins)
         if made_where is not None:
             made = made.where(made_where, copy=False)
@@ -131,11 +130,11 @@ class _Select:
             alias, found = tree.alias or tree.name, self.tables.get(tree.name)
             if found is None:
                 raise DiffersError(f"{tree.name}, which is not in memory")
-            made: exp.Expr = exp.alias_(exp.to_table(tree.name), alias, table=True, copy=False)
+            made: exp.Expr = table(tree.name, alias)
         elif isinstance(tree, exp.Subquery):
             below = _query(tree, self.tables)
             alias, found = tree.alias, below.kinds
-            made = _sub(below.query, alias)
+            made = sub(below.query, alias)
         else:
             raise DiffersError(f"{type(tree).__name__} in FROM")
         if alias in self.scope:
@@ -221,7 +220,7 @@ class _Select:
             raise DiffersError(f"{len(found)} columns called {column.sql('spark')}")
         alias, kind = found[0]
         tree: exp.Expr = _column(name, alias)
-        kinds.duck_type(kind)
+        kinds.check(kind)
         if name in self.grouped and kinds.is_floating(kind):
             # Of zeros with different signs, Spark shows the positive one.
             tree = plain_zero(tree, kind)
