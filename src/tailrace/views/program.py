@@ -219,31 +219,44 @@ class Builder:
     def is_changed(self, node: Node) -> bool:
         return not self.changed.isdisjoint(node.sources)
 
-    def rows(self, node: Node, state: State, within: Within | None = None) -> exp.Query:
+    def rows(
+        self,
+        node: Node,
+        state: State,
+        within: Within | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> exp.Query:
         """The rows of a node at one end; with `within`, at least those that have the keys.
 
-        Rows beside those may be among them, but then as often as without the limit.
+        Rows beside those may be among them, but then as often as without the limit. `columns`: no
+        others are wanted.
         """
         from tailrace.views.rules import rule_of
 
         if not self.is_changed(node):
             state = State.NEW
-        if node.is_simple or not node.inputs:
+        if not node.sources:
             return rule_of(node).rows(self, node, state, within)
-        name = self._named(
-            (node, state, within), "r", lambda: rule_of(node).rows(self, node, state, within)
+        if node.is_simple and (state is State.NEW or within is None):
+            if columns is not None:
+                more = () if within is None else (own for own, _ in within.pairs)
+                node = self._narrowed(node, {*columns, *more})
+            return rule_of(node).rows(self, node, state, within)
+        name = self.relation(
+            (node, state, within), lambda: rule_of(node).rows(self, node, state, within)
         )
         return select(items(node.columns), table(name))
 
-    def delta(self, node: Node) -> exp.Query | None:
+    def delta(self, node: Node, columns: Iterable[str] | None = None) -> exp.Query | None:
         """What came and went of a node's rows, with `_w`; None if nothing can have."""
         from tailrace.views.rules import rule_of
 
         if not self.is_changed(node):
             return None
         if node.is_simple:
+            node = node if columns is None else self._narrowed(node, columns)
             return rule_of(node).delta(self, node)
-        name = self._named(node, "d", lambda: rule_of(node).delta(self, node))
+        name = self.relation(node, lambda: rule_of(node).delta(self, node), "d")
         return select(items([*node.columns, WEIGHT]), table(name))
 
     def touched(self, node: Node, columns: Sequence[str]) -> list[exp.Query]:
@@ -280,16 +293,22 @@ class Builder:
 
         return not self.is_changed(node) or rule_of(node).tells_all(self, node)
 
-    def narrow(self, node: Node, columns: Iterable[str]) -> Node:
+    def _narrowed(self, node: Node, columns: Iterable[str]) -> Node:
         """A node of which only some columns are wanted."""
-        if not node.is_simple:  # its rows are a step, which others may want, too
-            return node
         key = (node, frozenset(columns))
         if key not in self._narrow:
             self._narrow[key] = pruned(node, set(columns))
         return self._narrow[key]
 
     # --- steps ------------------------------------------------------------------------------
+
+    def relation(self, what: Hashable, make: Callable[[], exp.Query], hint: str = "r") -> str:
+        """The name of a query, which is made when it is first asked for."""
+        if what not in self._names:
+            query = make()
+            name = self._new_name(what, hint)
+            self._steps[name] = Relation(name=name, query=query)
+        return self._names[what]
 
     def keys(self, parts: Sequence[exp.Query], count: int) -> str:
         """The name of the different values that some queries have, in columns k0, k1, …."""
@@ -328,14 +347,6 @@ class Builder:
     def leaf(self, source: str, what: str) -> exp.Table:
         """A source: `new`, `old` or `delta`."""
         return table(f"{what}_{self.numbers[source]}")
-
-    def _named(self, what: Hashable, hint: str, make: Callable[[], exp.Query]) -> str:
-        """The name of a relation, which is made when it is first asked for."""
-        if what not in self._names:
-            query = make()
-            name = self._new_name(what, hint)
-            self._steps[name] = Relation(name=name, query=query)
-        return self._names[what]
 
     def _new_name(self, what: Hashable, hint: str) -> str:
         return self._names.setdefault(what, f"{hint}{len(self._names)}")

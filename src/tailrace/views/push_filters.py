@@ -58,18 +58,33 @@ def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
         if used <= set(node.partition):
             return replace(node, input=_filtered(node.input, condition))
     elif isinstance(node, Union):
-        parts = tuple(
-            _filtered(
-                part,
-                renamed(
-                    condition,
-                    {
-                        name: column_of(own)
-                        for name, own in zip(node.columns, part.columns, strict=True)
-                    },
-                ),
-            )
-            for part in node.parts
-        )
-        return replace(node, parts=parts)
+        left: list[Node] = []
+        for part in node.parts:
+            names = dict(zip(node.columns, map(column_of, part.columns), strict=True))
+            own = renamed(condition, names)
+            known = _decided(part, own)
+            if known is not False:
+                left.append(part if known else _filtered(part, own))
+        if left:
+            return replace(node, parts=tuple(left))
     return Filter(columns=node.columns, input=node, condition=condition)
+
+
+def _decided(node: Node, condition: exp.Expr) -> bool | None:
+    """Whether a condition on a value that is written out is true; None if that is not certain."""
+    while isinstance(node, Filter):
+        node = node.input
+    if not isinstance(node, Project) or not isinstance(condition, exp.EQ):
+        return None
+    values = dict(node.items)
+    sides = [
+        values[side.name] if isinstance(side, exp.Column) else side
+        for side in (condition.left, condition.right)
+    ]
+    if not all(isinstance(side, exp.Literal) and side.is_string for side in sides):
+        return None
+    one, other = (side.name for side in sides)
+    if one == other:
+        return True
+    # A session may have texts compared without regard to case, or to spaces at their end.
+    return False if one.strip().casefold() != other.strip().casefold() else None

@@ -3,7 +3,8 @@
 Term i joins the change of input i with the inputs before it as they are at the end, and the
 inputs after it as they were at the start; the terms add up to the change of the join. Inputs are
 joined in an order in which each is connected with one before it and, read by the keys that
-were found there, needs not be read as a whole.
+were found there, needs not be read as a whole. If many inputs changed, the terms share what is read
+(`_Tree`).
 
 If an input that changed is itself an aggregate or the like, and one column that all inputs with
 changes are joined by is known from their changes, the join is computed before and after for those
@@ -23,6 +24,10 @@ from tailrace.views.rules.rule import Rule, affected, difference, only_with
 from tailrace.views.scope import all_of
 from tailrace.views.trees import from_query, items, select, sub, table, union_all
 
+# Inputs with changes up to which each term reads what it needs for itself.
+_FEW = 2
+_NONE: frozenset[str] = frozenset()
+
 
 @dataclass
 class _Placed:
@@ -33,20 +38,16 @@ class _Placed:
     state: State | None = None  # None for what came and went
     limit: Within | None = None
 
-    def rows(self, b: Builder) -> exp.Query:
-        return self._of(b, self.part)
+    def rows(self, b: Builder, columns: Sequence[str] | None = None) -> exp.Query:
+        if self.state is not None:
+            return b.rows(self.part, self.state, self.limit, columns)
+        delta = b.delta(self.part, columns)
+        assert delta is not None
+        return delta
 
     def values(self, b: Builder, column: str) -> exp.Query:
         """One column."""
-        kept = {column} if self.limit is None else {column, *(own for own, _ in self.limit.pairs)}
-        return from_query(self._of(b, b.narrow(self.part, kept)), [column])
-
-    def _of(self, b: Builder, part: Node) -> exp.Query:
-        if self.state is not None:
-            return b.rows(part, self.state, self.limit)
-        delta = b.delta(part)
-        assert delta is not None
-        return delta
+        return from_query(self.rows(b, [column]), [column])
 
 
 @dataclass
@@ -58,6 +59,76 @@ class _Chain:
     @property
     def columns(self) -> set[str]:
         return {column for one in self.placed for column in one.part.columns}
+
+
+class _Tree:
+    """The inputs of a join as a tree in which neighbours are joined by a column of each.
+
+    From one neighbour to the other goes a message: all values of that column that rows on its side
+    have which a change can lead to, whichever input it is of. So a row that a term needs of an
+    input has a value of the message that came to it from where the term's change is, and there are
+    two messages for a pair of neighbours, however many terms.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        node: InnerJoin,
+        order: Sequence[Node],
+        links: dict[Node, tuple[Node, str, str]],
+    ) -> None:
+        """`links`: by input, one before it, and the columns of that and of its own."""
+        self._b, self._node = b, node
+        # By input and neighbour, the columns that they are joined by.
+        self._near: dict[Node, dict[Node, tuple[str, str]]] = {part: {} for part in order}
+        for part, (other, theirs, own) in links.items():
+            self._near[part][other] = (own, theirs)
+            self._near[other][part] = (theirs, own)
+        # By sender and receiver; None if no change leads to the sender.
+        self._limits: dict[tuple[Node, Node], Within | None] = {}
+        # Towards the first input, and then away from it. What goes back to where it came from
+        # from there is more than needed, but the same for all receivers.
+        for part in reversed(order[1:]):
+            self._send(part, [links[part][0]])
+        for part in order:
+            others = [near for near in self._near[part] if (part, near) not in self._limits]
+            self._send(part, others)
+
+    def _send(self, sender: Node, receivers: Sequence[Node]) -> None:
+        b = self._b
+        columns = list(dict.fromkeys(self._near[sender][one][0] for one in receivers))
+        placed = [_Placed(sender, False)] if b.is_changed(sender) else []
+        for other in self._near[sender]:
+            limit = self._limits.get((other, sender))
+            if limit is not None:
+                placed.append(_Placed(sender, False, State.NEW, limit))
+                if b.is_changed(sender):
+                    placed.append(_Placed(sender, False, State.OLD, limit))
+
+        def every() -> exp.Query:
+            return union_all([from_query(one.rows(b, columns), columns) for one in placed])
+
+        for receiver in receivers:
+            if not placed:
+                self._limits[sender, receiver] = None
+                continue
+            own, theirs = self._near[sender][receiver]
+            name = b.relation((self, sender, receivers[0]), every)
+            found = affected(b, [own], [select(items([own]), table(name))])
+            self._limits[sender, receiver] = found.on({own: theirs})
+
+    def term(self, changed: Node) -> list[_Placed]:
+        """The change of one input, and then what is read of the others."""
+        placed = [_Placed(changed, False)]
+        came = {changed: changed}  # where from
+        place = self._node.parts.index(changed)
+        for one in placed:
+            for part in self._near[one.part]:
+                if part not in came:
+                    came[part] = one.part
+                    state = State.NEW if self._node.parts.index(part) < place else State.OLD
+                    placed.append(_Placed(part, False, state, self._limits[one.part, part]))
+        return placed
 
 
 class InnerJoinRule(Rule):
@@ -137,7 +208,22 @@ class InnerJoinRule(Rule):
             limit = self._common_keys(b, node, changed)
             if limit is not None:
                 return difference(b, node, limit)
+        if len(changed) > _FEW and b.sideways and (tree := self._tree(b, node)) is not None:
+            return union_all([self._joined(b, node, tree.term(one), WEIGHT) for one in changed])
         return union_all([self._term(b, node, part) for part in changed])
+
+    def _tree(self, b: Builder, node: InnerJoin) -> _Tree | None:
+        """None if an input is not joined to another one by a column of each."""
+        order = self._connected(node, [], narrow=True)
+        links: dict[Node, tuple[Node, str, str]] = {}
+        for place, part in enumerate(order):
+            for other in reversed(order[:place]):
+                both = [c for c in other.columns if node.equal.get(c, _NONE) & set(part.columns)]
+                if both:
+                    here = min(node.equal[both[0]] & set(part.columns))
+                    links[part] = (other, both[0], here)
+                    break
+        return _Tree(b, node, order, links) if len(links) == len(order) - 1 else None
 
     def _common_keys(self, b: Builder, node: InnerJoin, changed: Sequence[Node]) -> Within | None:
         """Values of a column that all changed inputs are joined by, if changes tell them."""
@@ -165,19 +251,23 @@ class InnerJoinRule(Rule):
         return self._joined(b, node, chain.placed, WEIGHT)
 
     def touched(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> list[exp.Query]:
-        same = node.equal
         found: list[exp.Query] = []
+        through: list[Node] = []
         for part in node.parts:
             if not b.is_changed(part):
                 continue
             own = set(part.columns)
-            names = [same.get(column, frozenset({column})) & own for column in columns]
+            names = [node.equal.get(column, frozenset({column})) & own for column in columns]
             if all(names):
                 here = [min(name) for name in names]
                 found += self._touched_narrowly(b, node, part, here) or b.touched(part, here)
             else:
-                # Also with the others as they were before: a term has each at one end only.
-                found += self._touched_through(b, node, part, columns)
+                through.append(part)
+        if len(through) > _FEW:
+            return super().touched(b, node, columns)
+        for part in through:
+            # Also with the others as they were before: a term has each at one end only.
+            found += self._touched_through(b, node, part, columns)
         return found
 
     def tells(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> bool:

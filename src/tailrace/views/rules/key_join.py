@@ -37,8 +37,7 @@ class KeyJoinRule(Rule):
         left = b.rows(node.left, state, left_within)
         if left_within is not None and right_within is None and node.pairs and b.sideways:
             own, other = node.pairs[0]
-            kept = {own, *(column for column, _ in left_within.pairs)}
-            again = b.rows(b.narrow(node.left, kept), state, left_within)
+            again = b.rows(node.left, state, left_within, [own])
             limit = affected(b, [own], [from_query(again, [own])])
             right_within = limit.on({own: other})
         right = b.rows(node.right, state, right_within)
@@ -91,7 +90,7 @@ class KeyJoinRule(Rule):
         limit = None
         if node.pairs and b.sideways:
             own, other = node.pairs[0]
-            again = b.delta(b.narrow(node.left, [own]))
+            again = b.delta(node.left, [own])
             assert again is not None
             limit = affected(b, [own], [from_query(again, [own])]).on({own: other})
         right = b.rows(node.right, State.NEW, limit)

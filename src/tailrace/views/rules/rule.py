@@ -24,7 +24,7 @@ class Rule:
 
     def touched(self, b: Builder, node: Any, columns: Sequence[str]) -> list[exp.Query]:
         """From the change itself, unless a rule knows something cheaper."""
-        delta = b.delta(b.narrow(node, columns))
+        delta = b.delta(node, columns)
         return [] if delta is None else [from_query(delta, columns)]
 
     def tells(self, b: Builder, node: Any, columns: Sequence[str]) -> bool:  # noqa: ARG002
