@@ -35,6 +35,7 @@ from tailrace.views.trees import (
     table,
     tables_in,
     union_all,
+    whole,
 )
 
 WEIGHT = "_w"
@@ -138,7 +139,7 @@ def fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
 
 
 def inlined(steps: Sequence[Step], query: exp.Query) -> tuple[list[Step], exp.Query]:
-    """The same with each relation that is used once as a part of its user.
+    """The same with each relation that is used once as a part of its user; takes the trees.
 
     So an engine sees as much at once as it can, and what is used more often is computed once.
     """
@@ -152,7 +153,7 @@ def inlined(steps: Sequence[Step], query: exp.Query) -> tuple[list[Step], exp.Qu
             continue
         made, depth = _with_bodies(step.query, bodies)
         if isinstance(step, Relation) and uses[step.name] == 1 and depth < _MOST_NESTED:
-            bodies[step.name] = made if made is not step.query else made.copy(), depth
+            bodies[step.name] = made, depth
         else:
             left.append(replace(step, query=made))
     return left, _with_bodies(query, bodies)[0]
@@ -162,12 +163,8 @@ def _with_bodies(
     query: exp.Query, bodies: Mapping[str, tuple[exp.Query, int]]
 ) -> tuple[exp.Query, int]:
     """A query with some relations written out, and how deep SELECTs are in it then."""
-    found = list(tables_in(query))
-    if any(one.name in bodies for one, _ in found):
-        query = query.copy()
-        found = list(tables_in(query))
     deepest = 0
-    for one, depth in found:
+    for one, depth in list(tables_in(query)):
         body, more = bodies.get(one.name, (None, 0))
         deepest = max(deepest, depth + more)
         if body is None:
@@ -193,7 +190,7 @@ def _shows_all(user: exp.Select, body: exp.Query) -> bool:
 
 
 class Builder:
-    """Builds the queries of one refresh."""
+    """Builds the queries of one refresh, and of those a program: the last that is asked of it."""
 
     def __init__(
         self,
@@ -245,7 +242,7 @@ class Builder:
         name = self.relation(
             (node, state, within), lambda: rule_of(node).rows(self, node, state, within)
         )
-        return select(items(node.columns), table(name))
+        return whole(name, node.columns)
 
     def delta(self, node: Node, columns: Iterable[str] | None = None) -> exp.Query | None:
         """What came and went of a node's rows, with `_w`; None if nothing can have."""
@@ -257,7 +254,7 @@ class Builder:
             node = node if columns is None else self._narrowed(node, columns)
             return rule_of(node).delta(self, node)
         name = self.relation(node, lambda: rule_of(node).delta(self, node), "d")
-        return select(items([*node.columns, WEIGHT]), table(name))
+        return whole(name, [*node.columns, WEIGHT])
 
     def touched(self, node: Node, columns: Sequence[str]) -> list[exp.Query]:
         """Queries for the values of columns in all rows of a node that came or went, at least."""

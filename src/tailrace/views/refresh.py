@@ -72,7 +72,6 @@ REFUSED = "refused"
 class _Planned:
     """A program that brings the view to the end of the range, and how it is run."""
 
-    builder: Builder
     program: Program
     limit: StoredLimit
     compiled: Compiled
@@ -265,7 +264,7 @@ class Refresh:
             origins=tuple((own[c], source) for c, source in sink.stored_origins(layout)),
         )
         found = self._compiled(program) if small else Compiled()
-        return _Planned(builder=b, program=program, limit=stored_limit, compiled=found)
+        return _Planned(program=program, limit=stored_limit, compiled=found)
 
     @cached_property
     def _small_plan(self) -> _Planned | None:
@@ -442,7 +441,7 @@ class Refresh:
         with ExitStack() as stack:
             run = self._running(stack, small=small, alone=self._is_alone)
             if choice.strategy is Strategy.APPEND:
-                self._append(run, planned.builder, layout, small=small)
+                self._append(run, layout, small=small)
             elif small:
                 found = run.collect(planned.program, planned.compiled, planned.limit)
                 self._output.change(
@@ -466,7 +465,8 @@ class Refresh:
         stack.callback(lambda: self._job.counted.append(run.rows))
         return run
 
-    def _append(self, run: Run, b: Builder, layout: Layout, *, small: bool) -> None:
+    def _append(self, run: Run, layout: Layout, *, small: bool) -> None:
+        b = self._builder(small=small)
         query = sink.appended(b, layout)
         assert query is not None
         program = b.program(query)

@@ -9,6 +9,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from sqlglot import exp
 
+_WHOLE = "tailrace_whole"
+_PLAIN = 2  # parts of a SELECT: what it shows, and FROM
 # What has no relation inside.
 _LEAVES = (exp.Column, exp.Literal, exp.Identifier, exp.DataType, exp.TableAlias)
 
@@ -21,10 +23,20 @@ def table(name: str, alias: str | None = None) -> exp.Table:
     return made
 
 
+def whole(name: str, columns: Sequence[str]) -> exp.Select:
+    """All columns of a relation."""
+    made = select(items(columns), table(name))
+    made.meta[_WHOLE] = name
+    return made
+
+
 def sub(query: exp.Query | exp.Table, name: str = "q") -> exp.Expr:
     """A query in a FROM."""
     if isinstance(query, exp.Table):
         return query
+    relation = query.meta_get(_WHOLE)
+    if relation is not None and len(query.args) == _PLAIN:  # nothing was added to it
+        return table(relation, name)
     return exp.Subquery(this=query, alias=_alias(name))
 
 
@@ -37,12 +49,17 @@ def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]
     return [column(name, relation) for name in columns]
 
 
-def column(name: str, relation: str | None = None) -> exp.Column:
-    """A column by a name that needs no quotes."""
-    made = exp.Column(this=exp.Identifier(this=name, quoted=False))
+def column(name: str, relation: str | None = None, *, quoted: bool = False) -> exp.Column:
+    """A column; one of a plan has a name that needs no quotes."""
+    made = exp.Column(this=exp.Identifier(this=name, quoted=quoted))
     if relation is not None:
         made.set("table", exp.Identifier(this=relation, quoted=False))
     return made
+
+
+def named(tree: exp.Expr, name: str) -> exp.Alias:
+    """An item of a SELECT list, under a plan's name."""
+    return exp.Alias(this=tree, alias=exp.Identifier(this=name, quoted=False))
 
 
 def select(shown: Sequence[exp.Expr], source: exp.Expr) -> exp.Select:
@@ -101,6 +118,30 @@ def tables_in(tree: exp.Expr) -> Iterator[tuple[exp.Table, int]]:
 def names_in(query: exp.Expr) -> set[str]:
     """The names of the relations that a query reads."""
     return {found.name for found, _ in tables_in(query)}
+
+
+def copied(tree: exp.Expr) -> exp.Expr:
+    """A copy of a tree without what the parser noted beside it."""
+    root = type(tree)()
+    waiting = [(tree, root)]
+    while waiting:
+        node, made = waiting.pop()
+        for name, value in node.args.items():
+            if isinstance(value, exp.Expr):
+                part = type(value)()
+                made.set(name, part)
+                waiting.append((value, part))
+            elif type(value) is list:
+                parts = [type(one)() if isinstance(one, exp.Expr) else one for one in value]
+                made.set(name, parts)
+                waiting += [
+                    (one, part)
+                    for one, part in zip(value, parts, strict=True)
+                    if isinstance(one, exp.Expr)
+                ]
+            else:
+                made.args[name] = value
+    return root
 
 
 def shape(tree: exp.Expr) -> tuple[Hashable, ...]:

@@ -14,7 +14,7 @@ from tailrace.store.local.expressions import typed
 from tailrace.store.local.kinds import DiffersError, Kind
 from tailrace.store.local.typed import Typed, cast, condition, only
 from tailrace.views import sink
-from tailrace.views.trees import select, sub, table, union_all, union_parts
+from tailrace.views.trees import column, select, sub, table, union_all, union_parts
 
 _PLACE = [sink.FILE, sink.POS]
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
@@ -76,15 +76,14 @@ def _in_kinds(side: Local, names: list[str], wanted: list[Kind]) -> exp.Query:
     return select(items, sub(side.query))
 
 
-def _named(tree: exp.Expr, name: str) -> exp.Alias:
+def _named(tree: exp.Expr, name: str) -> exp.Expr:
+    if isinstance(tree, exp.Column) and tree.name == name:
+        return tree
     return exp.Alias(this=tree, alias=exp.Identifier(this=name, quoted=True))
 
 
 def _column(name: str, relation: str | None = None) -> exp.Column:
-    made = exp.Column(this=exp.Identifier(this=name, quoted=True))
-    if relation is not None:
-        made.set("table", exp.Identifier(this=relation, quoted=False))
-    return made
+    return column(name, relation, quoted=True)
 
 
 @dataclass
@@ -209,19 +208,19 @@ class _Select:
     def _condition(self, tree: exp.Expr) -> exp.Expr:
         return condition(typed(tree, self._typed))
 
-    def _typed(self, column: exp.Column) -> Typed:
-        name, relation = column.name, column.table
+    def _typed(self, tree: exp.Column) -> Typed:
+        name, relation = tree.name, tree.table
         found = [
             (alias, own[name])
             for alias, own in self.scope.items()
             if name in own and relation in ("", alias)
         ]
         if len(found) != 1:
-            raise DiffersError(f"{len(found)} columns called {column.sql('spark')}")
+            raise DiffersError(f"{len(found)} columns called {tree.sql('spark')}")
         alias, kind = found[0]
-        tree: exp.Expr = _column(name, alias)
+        made: exp.Expr = _column(name, alias)
         kinds.check(kind)
         if name in self.grouped and kinds.is_floating(kind):
             # Of zeros with different signs, Spark shows the positive one.
-            tree = plain_zero(tree, kind)
-        return Typed(tree, kind)
+            made = plain_zero(made, kind)
+        return Typed(made, kind)

@@ -10,7 +10,17 @@ from sqlglot import exp
 from tailrace.views.plan import Node
 from tailrace.views.program import WEIGHT, Builder, State, Within
 from tailrace.views.scope import all_of
-from tailrace.views.trees import from_query, items, select, sub, table, union_all
+from tailrace.views.trees import (
+    column,
+    copied,
+    from_query,
+    items,
+    named,
+    select,
+    sub,
+    table,
+    union_all,
+)
 
 
 class Rule:
@@ -70,10 +80,7 @@ def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -
     if within is None:
         return query
     same = [
-        exp.NullSafeEQ(
-            this=exp.column(exp.to_identifier(own), table="q"),
-            expression=exp.column(exp.to_identifier(key), table="k"),
-        )
+        exp.NullSafeEQ(this=column(own, "q"), expression=column(key, "k"))
         for own, key in within.pairs
     ]
     keys = select(items([key for _, key in within.pairs]), table(within.keys))
@@ -91,4 +98,4 @@ def same_columns(columns: Sequence[str]) -> dict[str, str]:
 
 def column_items(pairs: Sequence[tuple[str, exp.Expr]]) -> list[exp.Expr]:
     """Named expressions as a SELECT list."""
-    return [exp.alias_(value.copy(), name, copy=False) for name, value in pairs]
+    return [named(copied(value), name) for name, value in pairs]

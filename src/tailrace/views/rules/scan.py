@@ -8,14 +8,11 @@ from tailrace.views.plan import Scan
 from tailrace.views.program import WEIGHT, Builder, State, Within
 from tailrace.views.rules.rule import Rule, only_with
 from tailrace.views.scope import all_of
-from tailrace.views.trees import items, select, sub, table, union_all
+from tailrace.views.trees import column, items, named, select, sub, table, union_all
 
 
 def _renamed(scan: Scan) -> list[exp.Expr]:
-    return [
-        exp.alias_(exp.column(exp.to_identifier(own, quoted=True)), name, copy=False)
-        for own, name in zip(scan.fields, scan.columns, strict=True)
-    ]
+    return _items_of(scan, None)
 
 
 class ScanRule(Rule):
@@ -26,29 +23,26 @@ class ScanRule(Rule):
             state = State.NEW
         if within is None:
             return select(_renamed(node), b.leaf(node.source, state))
-        column, key = within.pairs[0]
+        own, key = within.pairs[0]
         if state is State.NEW or node.source not in b.source_keys:
-            name = b.fetch(node, state, column, within.keys, key)
+            name = b.fetch(node, state, own, within.keys, key)
             rows: exp.Query = select(_renamed(node), table(name))
         else:
-            rows = self._before(b, node, column, within, key)
+            rows = self._before(b, node, own, within, key)
         return rows if len(within.pairs) == 1 else only_with(rows, within, node.columns)
 
-    def _before(self, b: Builder, node: Scan, column: str, within: Within, key: str) -> exp.Query:
+    def _before(self, b: Builder, node: Scan, by: str, within: Within, key: str) -> exp.Query:
         """The old rows from the new ones and the change, so that the table is read once."""
-        fetched = b.fetch(node, State.NEW, column, within.keys, key)
+        fetched = b.fetch(node, State.NEW, by, within.keys, key)
         own = b.source_keys[node.source]
-        shown = [exp.column(exp.to_identifier(c, quoted=True)) for c in own]
+        shown = [column(c, quoted=True) for c in own]
         inserted = select(shown, b.leaf(node.source, "delta")).where(
             exp.GT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)), copy=False
         )
         kept = select(_items_of(node, "n"), table(fetched, "n"))
         same = all_of(
             [
-                exp.EQ(
-                    this=exp.column(exp.to_identifier(c, quoted=True), table="n"),
-                    expression=exp.column(exp.to_identifier(c, quoted=True), table="d"),
-                )
+                exp.EQ(this=column(c, "n", quoted=True), expression=column(c, "d", quoted=True))
                 for c in own
             ]
         )
@@ -56,7 +50,7 @@ class ScanRule(Rule):
         gone = select(_renamed(node), b.leaf(node.source, "delta")).where(
             exp.LT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)), copy=False
         )
-        limit = Within(keys=within.keys, pairs=((column, key),))
+        limit = Within(keys=within.keys, pairs=((by, key),))
         return union_all([kept, only_with(gone, limit, node.columns)])
 
     def delta(self, b: Builder, node: Scan) -> exp.Query:
@@ -66,10 +60,8 @@ class ScanRule(Rule):
         return True
 
 
-def _items_of(scan: Scan, relation: str) -> list[exp.Expr]:
+def _items_of(scan: Scan, relation: str | None) -> list[exp.Expr]:
     return [
-        exp.alias_(
-            exp.column(exp.to_identifier(own, quoted=True), table=relation), name, copy=False
-        )
+        named(column(own, relation, quoted=True), name)
         for own, name in zip(scan.fields, scan.columns, strict=True)
     ]

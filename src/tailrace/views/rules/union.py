@@ -9,7 +9,7 @@ from sqlglot import exp
 from tailrace.views.plan import Node, Union
 from tailrace.views.program import Builder, State, Within
 from tailrace.views.rules.rule import Rule, weighted
-from tailrace.views.trees import select, sub, union_all
+from tailrace.views.trees import column, named, select, sub, union_all
 
 
 class UnionRule(Rule):
@@ -32,15 +32,15 @@ class UnionRule(Rule):
         return union_all(parts)
 
     def _named(self, node: Union, part: Node, query: exp.Query, *, weight: bool) -> exp.Select:
-        named = [
-            exp.alias_(exp.column(own), name, copy=False)
+        shown = [
+            named(column(own), name)
             for own, name in zip(
                 weighted(part.columns, weight=weight),
                 weighted(node.columns, weight=weight),
                 strict=True,
             )
         ]
-        return select(named, sub(query))
+        return select(shown, sub(query))
 
     def touched(self, b: Builder, node: Union, columns: Sequence[str]) -> list[exp.Query]:
         found: list[exp.Query] = []
