@@ -56,6 +56,7 @@ from tailrace.views.run import NeedsSparkError, Run, SourceData, StoredLimit
 from tailrace.views.scope import column_of
 from tailrace.views.session import has_known_meaning
 from tailrace.views.sources import Sources
+from tailrace.views.trees import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -250,6 +251,10 @@ class Refresh:
 
     def _planned(self, *, small: bool) -> _Planned | None:
         """None if nothing can have changed."""
+        with kept():
+            return self._plan(small=small)
+
+    def _plan(self, *, small: bool) -> _Planned | None:
         layout = self.definition.layout
         assert layout is not None
         b = self._builder(small=small)

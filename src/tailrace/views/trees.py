@@ -5,7 +5,9 @@ Whoever passes a tree on gives it away: a part of a tree has one place in it.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlglot import exp
 
@@ -13,6 +15,23 @@ _WHOLE = "tailrace_whole"
 _PLAIN = 2  # parts of a SELECT: what it shows, and FROM
 # What has no relation inside.
 _LEAVES = (exp.Column, exp.Literal, exp.Identifier, exp.DataType, exp.TableAlias)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Do not look for garbage while many trees are made that are all in use.
+
+    Each is a cycle of parents and parts, and to go through all of them again and again takes as
+    long as to make them. Whoever turned the collector off turns it on again, whatever other
+    threads do here.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def table(name: str, alias: str | None = None) -> exp.Table:

@@ -19,6 +19,7 @@ from tailrace.views import sink
 from tailrace.views.definition import Definition
 from tailrace.views.local.queries import Local, local_query
 from tailrace.views.program import WEIGHT, Builder, Fetch, Keys, Program
+from tailrace.views.trees import kept
 
 # With less left out before it, one of these may give less, or something else.
 _NOT_MONOTONE = (
@@ -94,6 +95,16 @@ def reason_for_spark(
     `stored`: the stored table's columns, None if the view has not been built; `types`: Spark's
     types of averages.
     """
+    with kept():
+        return _reason_for_spark(made, changed, stored, types)
+
+
+def _reason_for_spark(
+    made: Definition,
+    changed: Iterable[str],
+    stored: Mapping[str, pa.DataType] | None,
+    types: sink.Types,
+) -> str:
     layout = made.layout
     inputs = {given.name: given.table for given in made.inputs.values()}
     if layout is None or None in inputs.values():
