@@ -19,9 +19,15 @@ from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
 from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
 from tailrace.store.types import spark_type
 from tailrace.views.layout import VISIBLE, Layout, layout_of
-from tailrace.views.scope import Source, SourceColumn, UnsupportedError
+from tailrace.views.plan import depth
+from tailrace.views.scope import Source, SourceColumn, UnsupportedError, balanced
 from tailrace.views.time_windows import restore_windows, with_readable_windows
 from tailrace.views.translate import translate
+
+# How many operators may be above each other, and frames that are kept free when a view is created:
+# rules, and what writes SQL, go down by recursion.
+_DEEPEST, _LESS_ROOM = 60, 150
+TOO_DEEP = "the query is nested too deeply"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +95,8 @@ def parse(text: object) -> exp.Query:
         first = found[0]
         where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
         raise InvalidError(f"cannot read the query: {first['description']}{where}") from error
+    except RecursionError as error:
+        raise InvalidError(TOO_DEEP) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
     tree = trees[0]
@@ -98,7 +106,7 @@ def parse(text: object) -> exp.Query:
         call.replace(exp.Anonymous(this="localtimestamp", expressions=[]))
     if tree.find(exp.Into, exp.Placeholder, exp.Parameter):
         raise InvalidError("a view's query has no INTO and no parameters")
-    return tree
+    return balanced(tree)
 
 
 def define(text: str, find: Find, moment: datetime | None = None) -> Definition:
@@ -121,8 +129,12 @@ def define(text: str, find: Find, moment: datetime | None = None) -> Definition:
     try:
         query, made.types = translate(tree, resolve)
         made.layout = layout_of(query)
+        if depth(made.layout.root) > _DEEPEST:
+            made.layout, made.reason = None, TOO_DEEP
     except UnsupportedError as error:
         made.reason = str(error)
+    except RecursionError:
+        made.reason = TOO_DEEP
     return made
 
 
@@ -216,6 +228,18 @@ def _fix_moments(tree: exp.Query, moment: datetime) -> tuple[str, ...]:
 
 def spelled_out(text: str, find: Find) -> str:
     """A query without stars: columns that a table gets later are not the view's."""
+    try:
+        return _with_less_room(_LESS_ROOM, lambda: _spelled_out(text, find))
+    except RecursionError as error:
+        raise InvalidError(TOO_DEEP) from error
+
+
+def _with_less_room(frames: int, make: Callable[[], str]) -> str:
+    """Do something deeper in the stack: what works there, works at a refresh, too."""
+    return _with_less_room(frames - 1, make) if frames else make()
+
+
+def _spelled_out(text: str, find: Find) -> str:
     tree = parse(text)
 
     def resolve(table: exp.Table) -> Source:

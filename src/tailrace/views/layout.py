@@ -220,13 +220,14 @@ def _merged(
     if conditions:
         hidden.append((VISIBLE, VISIBLE))
     # A key that is shown as it is, is not stored twice: the shown column stands for it.
+    first: dict[str, str] = {}
+    for column in shown:
+        value = values[column.column]
+        if isinstance(value, exp.Column) and value.name in groups.keys:
+            first.setdefault(value.name, column.column)
+    stands_for = {column: key for key, column in first.items()}
     shown = [
-        replace(column, column=value.name)
-        if isinstance(value := values[column.column], exp.Column)
-        and value.name in groups.keys
-        and [values[c.column].sql() for c in shown[:n]].count(value.sql()) == 0
-        else column
-        for n, column in enumerate(shown)
+        replace(column, column=stands_for.get(column.column, column.column)) for column in shown
     ]
     columns = [*shown, *(StoredColumn(name=n, column=c, hidden=True) for n, c in hidden)]
     made = {column.column for column in shown} - set(groups.keys)

@@ -274,6 +274,32 @@ class Query:
     outputs: tuple[Output, ...]
 
 
+def users_first(root: Node) -> list[Node]:
+    """Every operator of a plan once, after all that use it."""
+    left: dict[Node, int] = {}  # users that have not been met
+    waiting = [root]
+    while waiting:
+        for child in waiting.pop().inputs:
+            if child not in left:
+                waiting.append(child)
+            left[child] = left.get(child, 0) + 1
+    order = [root]
+    for node in order:
+        for child in node.inputs:
+            left[child] -= 1
+            if not left[child]:
+                order.append(child)
+    return order
+
+
+def depth(root: Node) -> int:
+    """How many operators are above each other."""
+    found: dict[Node, int] = {}
+    for node in reversed(users_first(root)):
+        found[node] = 1 + max((found[child] for child in node.inputs), default=0)
+    return found[root]
+
+
 def origin(node: Node, column: str) -> str | None:
     """The column of a table that a column is, if it is only passed on from there."""
     if isinstance(node, Scan):
@@ -293,7 +319,13 @@ def origin(node: Node, column: str) -> str | None:
 
 def inexact_columns(node: Node) -> frozenset[str]:
     """Columns whose value may differ in the last bit when it is computed again."""
-    below: frozenset[str] = frozenset().union(*(inexact_columns(child) for child in node.inputs))
+    found: dict[Node, frozenset[str]] = {}
+    for one in reversed(users_first(node)):
+        found[one] = _inexact(one, frozenset().union(*(found[child] for child in one.inputs)))
+    return found[node]
+
+
+def _inexact(node: Node, below: frozenset[str]) -> frozenset[str]:
     if isinstance(node, Aggregate):
         found = {call.name for call in node.calls if not call.exact or _uses(call.call, below)}
         return frozenset(found | (below & set(node.keys)))

@@ -22,13 +22,14 @@ from tailrace.views.plan import (
     SetOperation,
     Union,
     Window,
+    users_first,
 )
 from tailrace.views.scope import column_of, columns_in
 
 
 def pruned(node: Node, needed: set[str]) -> Node:
     """The same rows with at least the needed columns, and as few others as are easily had."""
-    order = _users_first(node)
+    order = users_first(node)
     wanted: dict[Node, set[str]] = {one: set() for one in order}
     wanted[node] |= needed
     for one in order:
@@ -38,24 +39,6 @@ def pruned(node: Node, needed: set[str]) -> Node:
     for one in reversed(order):
         made[one] = _narrowed(one, wanted[one], [made[child] for child in one.inputs])
     return made[node]
-
-
-def _users_first(root: Node) -> list[Node]:
-    """Every operator once, after all that use it."""
-    left: dict[Node, int] = {}  # users that have not been met
-    waiting = [root]
-    while waiting:
-        for child in waiting.pop().inputs:
-            if child not in left:
-                waiting.append(child)
-            left[child] = left.get(child, 0) + 1
-    order = [root]
-    for node in order:
-        for child in node.inputs:
-            left[child] -= 1
-            if not left[child]:
-                order.append(child)
-    return order
 
 
 def _kept(node: Union | Scan, needed: set[str]) -> list[int]:

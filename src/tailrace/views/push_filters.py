@@ -35,8 +35,8 @@ def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
     if isinstance(node, Filter):
         below = _filtered(node.input, condition)
         if isinstance(below, Filter) and below.input is node.input:
-            both = exp.and_(node.condition.copy(), condition.copy(), copy=False)
-            return replace(node, condition=both)
+            held = exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
+            return replace(node, condition=exp.And(this=node.condition, expression=held))
         return replace(node, input=below)
     if isinstance(node, InnerJoin):
         for place, part in enumerate(node.parts):

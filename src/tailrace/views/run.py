@@ -31,9 +31,9 @@ from tailrace.views import sink
 from tailrace.views.arrow_condition import arrow_condition
 from tailrace.views.local.compiled import RESULT, Compiled
 from tailrace.views.program import Fetch, Keys, Program, State, Step
-from tailrace.views.scope import renamed
+from tailrace.views.scope import any_of, renamed
 from tailrace.views.session import small_session
-from tailrace.views.trees import names_in
+from tailrace.views.trees import names_in, shape, tables_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,7 +161,11 @@ class Run:
             if rows is None:
                 return None
             tables[needed] = rows
-        return execute(made.sql, made.kinds, tables, limit=self._limit)
+        try:
+            sql = made.sql
+        except RecursionError:  # nested too deeply for the writer of SQL
+            return None
+        return execute(sql, made.kinds, tables, limit=self._limit)
 
     def _in_memory(self, name: str) -> pa.Table | None:
         """A relation's rows, if they are in memory or few enough to be brought there."""
@@ -449,7 +453,7 @@ def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:
     queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
     fetches = {step.name for step in program.steps if isinstance(step, Fetch)}
     for query in queries:
-        for table in query.find_all(exp.Table):
+        for table, _ in tables_in(query):
             if table.name in fetches:
                 condition = _condition_of(table)
                 known = found.setdefault(table.name, [])
@@ -459,11 +463,11 @@ def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:
                     known.append(condition)
     made: dict[str, exp.Expr | None] = {}
     for name, conditions in found.items():
-        unique = {c.sql(): c for c in conditions or ()}
+        unique = {shape(c): c for c in conditions or ()}
         if conditions and len(unique) == 1:
             made[name] = next(iter(unique.values()))
         else:
-            made[name] = exp.or_(*unique.values()) if conditions else None
+            made[name] = any_of(list(unique.values())) if conditions else None
     return made
 
 
@@ -472,11 +476,6 @@ def _condition_of(table: exp.Table) -> exp.Expr | None:
     inner = table.find_ancestor(exp.Select)
     if inner is None:
         return None
-    fields = {
-        item.alias_or_name: exp.column(exp.to_identifier(item.this.name, quoted=True))
-        for item in inner.selects
-        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Column)
-    }
     above: exp.Expr | None = inner.parent
     while isinstance(above, exp.Union | exp.Subquery | exp.From):
         above = above.parent
@@ -484,6 +483,11 @@ def _condition_of(table: exp.Table) -> exp.Expr | None:
         return None
     if above.args.get("joins"):
         return None
+    fields = {
+        item.alias_or_name: exp.column(exp.to_identifier(item.this.name, quoted=True))
+        for item in inner.selects
+        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Column)
+    }
     condition = above.args["where"].this
     if not all(column.name in fields for column in condition.find_all(exp.Column)):
         return None

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from tailrace.errors import InvalidError
+from tailrace.views.trees import copied
 
 
 class UnsupportedError(Exception):
@@ -160,24 +161,60 @@ _LOOSE = (exp.Binary, exp.Unary, exp.Between, exp.In)
 
 def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:
     """The parts of an AND."""
-    if tree is None:
-        return []
-    if isinstance(tree, exp.Paren):
-        return conjuncts(tree.this)
-    if isinstance(tree, exp.And):
-        return [*conjuncts(tree.left), *conjuncts(tree.right)]
-    return [tree]
+    found: list[exp.Expr] = []
+    waiting = [] if tree is None else [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.Paren):
+            waiting.append(part.this)
+        elif isinstance(part, exp.And):
+            waiting += [part.right, part.left]
+        else:
+            found.append(part)
+    return found
 
 
 def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
     """The AND of conditions."""
-    copies = [exp.paren(c, copy=True) if isinstance(c, exp.Or) else c.copy() for c in conditions]
-    return exp.and_(*copies, copy=False) if copies else exp.true()
+    return connected(exp.And, [copied(c) for c in conditions]) if conditions else exp.true()
 
 
 def any_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
     """The OR of conditions."""
-    return exp.or_(*(c.copy() for c in conditions), copy=False) if conditions else exp.false()
+    return connected(exp.Or, [copied(c) for c in conditions]) if conditions else exp.false()
+
+
+def connected(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    """The AND or OR of parts in their order, as a tree that is as low as it can be.
+
+    What goes through a tree goes down by recursion.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    sides = [connected(kind, part) for part in (parts[: len(parts) // 2], parts[len(parts) // 2 :])]
+    held = [
+        exp.Paren(this=side) if isinstance(side, exp.Connector) and type(side) is not kind else side
+        for side in sides
+    ]
+    return kind(this=held[0], expression=held[1])
+
+
+def balanced(tree: exp.Query) -> exp.Query:
+    """A query with its long ANDs and ORs as low trees."""
+    for found in list(tree.find_all(exp.And, exp.Or)):
+        kind = type(found)
+        if type(found.parent) is kind:
+            continue
+        parts: list[exp.Expr] = []
+        waiting: list[exp.Expr] = [found]
+        while waiting:
+            part = waiting.pop()
+            if type(part) is kind:
+                waiting += [part.right, part.left]
+            else:
+                parts.append(part)
+        found.replace(connected(kind, parts))
+    return tree
 
 
 _EXACT = {

@@ -11,6 +11,7 @@ from tailrace.views.plan import Aggregate, JoinKind, Node
 from tailrace.views.scope import (
     Scope,
     UnsupportedError,
+    all_of,
     column_of,
     columns_in,
     conjuncts,
@@ -52,7 +53,7 @@ class Subqueries:
         if isinstance(inner, exp.And) and positive:
             left = [self.bound(part, found, scope) for part in conjuncts(inner)]
             kept = [part for part in left if part is not None]
-            return exp.and_(*kept, copy=False) if kept else None
+            return all_of(kept) if kept else None
         return self._scalars(condition, found, scope)
 
     def value(self, tree: exp.Expr, found: From, scope: Scope) -> exp.Expr:

@@ -104,7 +104,18 @@ class Translator(Relations):
         raise UnsupportedError(f"no rule for {query.sql('spark')[:80]}")
 
     def _set_operation(self, query: exp.SetOperation, env: Env) -> Result:
-        left, right = (self.query(part, env, None) for part in (query.left, query.right))
+        # A long chain leans to the left.
+        chain = [query]
+        while isinstance(chain[-1].left, exp.SetOperation) and not any(
+            chain[-1].left.args.get(clause) for clause in ("with_", "order", "limit", "offset")
+        ):
+            chain.append(chain[-1].left)
+        result = self.query(chain[-1].left, env, None)
+        for one in reversed(chain):
+            result = self._combined(one, result, self.query(one.right, env, None))
+        return result
+
+    def _combined(self, query: exp.SetOperation, left: Result, right: Result) -> Result:
         if len(left.outputs) != len(right.outputs):
             raise InvalidError("both sides of a set operation need the same number of columns")
         nodes = [self._aligned(result) for result in (left, right)]
@@ -115,6 +126,8 @@ class Translator(Relations):
         distinct = bool(query.args.get("distinct"))
         node: Node
         if isinstance(query, exp.Union):
+            if distinct:
+                nodes = [_with_repeats(n) for n in nodes]
             parts = [part for n in nodes for part in (n.parts if isinstance(n, Union) else (n,))]
             node = Union(columns=columns, parts=tuple(parts))
             if distinct:
@@ -388,6 +401,13 @@ class Translator(Relations):
             offset=0 if offset is None else _number(offset.expression),
         )
         return replace(result, node=node, single=node.count == 1)
+
+
+def _with_repeats(node: Node) -> Node:
+    """What a UNION took the different rows of, if that is what a node is."""
+    if not isinstance(node, Aggregate) or node.calls or node.keys != node.input.columns:
+        return node
+    return node.input if isinstance(node.input, Union) else node
 
 
 def _number(tree: exp.Expr) -> int:

@@ -16,7 +16,7 @@ from tailrace.store.local.engine import Kinds
 from tailrace.store.local.kinds import BIGINT, INT, DiffersError
 from tailrace.store.schema import Column
 from tailrace.views import sink
-from tailrace.views.definition import Definition
+from tailrace.views.definition import TOO_DEEP, Definition
 from tailrace.views.local.queries import Local, local_query
 from tailrace.views.program import WEIGHT, Builder, Fetch, Keys, Program
 from tailrace.views.trees import kept
@@ -67,6 +67,9 @@ def _said(made: Compiled, name: str, query: exp.Query, known: Mapping[str, Kinds
         found = local_query(query, known)
     except DiffersError as error:
         made.reason = made.reason or str(error)
+        return None
+    except RecursionError:
+        made.reason = made.reason or TOO_DEEP
         return None
     made.queries[name] = found
     return found

@@ -9,6 +9,7 @@ from sqlglot import exp
 from tailrace.views.plan import Filter
 from tailrace.views.program import Builder, State, Within
 from tailrace.views.rules.rule import Rule, weighted
+from tailrace.views.scope import all_of, conjuncts
 from tailrace.views.trees import from_query
 
 
@@ -25,7 +26,7 @@ class FilterRule(Rule):
 
     def _over(self, node: Filter, query: exp.Query, *, weight: bool) -> exp.Query:
         return from_query(query, weighted(node.columns, weight=weight)).where(
-            node.condition.copy(), copy=False
+            all_of(conjuncts(node.condition)), copy=False
         )
 
     def touched(self, b: Builder, node: Filter, columns: Sequence[str]) -> list[exp.Query]:
