@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+# Numbers whose sums are exact; of floats ("real") only equality is asked, and of decimals without
+# a digit before the point ("fine"), which DuckDB compares with no other, nothing.
 _NUMBERS = ("int", "dec")
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Something to select from, and its columns by kind: int, dec or str."""
+    """Something to select from, and its columns by kind: int, dec, str, real or fine."""
 
     sql: str
     columns: dict[str, str]
@@ -23,6 +25,11 @@ _BASE = (
     Relation("t", {"id": "int", "a": "int", "b": "str", "v": "dec"}),
     Relation("u", {"id": "int", "a": "int", "c": "int", "w": "int", "s": "str"}),
     Relation("r", {"a": "int", "b": "str", "n": "int"}),
+    Relation(
+        "e",
+        {"id": "int", "h": "int", "i": "int", "j": "int", "k": "int", "d": "dec", "f": "fine"}
+        | {"x": "real", "y": "real"},
+    ),
 )
 
 
@@ -38,6 +45,7 @@ class Queries:
         shapes = [
             self._filter, self._join, self._outer, self._exists, self._aggregate, self._distinct,
             self._set, self._window, self._scalar, self._join_groups, self._whole, self._sets,
+            self._wide,
         ]  # fmt: skip
         return self._random.choice(shapes)(depth)
 
@@ -60,7 +68,7 @@ class Queries:
         if texts and kind == 1:
             return f"{alias}.{random.choice(texts)} IN ('x', 'z')"
         if not numbers:
-            return f"{alias}.{texts[0]} IS NOT NULL"
+            return f"{alias}.{next(iter(relation.columns))} IS NOT NULL"
         name = f"{alias}.{random.choice(numbers)}"
         if kind == 2:
             return f"{name} IS NULL"
@@ -100,10 +108,29 @@ class Queries:
             )
         return self._select(items, f"FROM {text}{self._where(alias, relation)}")
 
+    def _wide(self, depth: int) -> Relation:
+        """Many columns, or many functions of groups."""
+        text, relation, alias = self._relation(depth)
+        names = list(relation.columns)
+        many = [self._random.choice(names) for _ in range(30)]
+        if self._random.random() < 0.5:
+            items = {f"c{n}": (f"{alias}.{c}", relation.columns[c]) for n, c in enumerate(many)}
+            word = self._random.choice(["SELECT", "SELECT DISTINCT"])
+            return self._select(items, f"FROM {text}", word)
+        key = many[0]
+        calls = {"k": (f"{alias}.{key}", relation.columns[key])}
+        for n, name in enumerate(many[1:]):
+            kind = relation.columns[name]
+            word = self._random.choice(
+                ["min", "max", "count", *(["sum"] * (kind not in ("real", "str")))]
+            )
+            calls[f"c{n}"] = (f"{word}({alias}.{name})", "int" if word == "count" else kind)
+        return self._select(calls, f"FROM {text} GROUP BY {alias}.{key}")
+
     def _pair(self, depth: int) -> tuple[str, str, Relation, Relation, str, str, str] | None:
         left_text, left, one = self._relation(depth)
         right_text, right, other = self._relation(depth - 1)
-        for kind in self._random.sample(["int", "str"], 2):
+        for kind in self._random.sample(["int", "str", "real", "dec"], 4):
             if left.of(kind) and right.of(kind):
                 pick = self._random.choice
                 on = f"{one}.{pick(left.of(kind))} = {other}.{pick(right.of(kind))}"
@@ -125,7 +152,7 @@ class Queries:
         third = ""
         if self._random.random() < 0.3 and left.of("int"):
             self._names += 1
-            base = self._random.choice(_BASE)
+            base = self._random.choice(_BASE[:3])
             name = f"q{self._names}"
             third = f" JOIN {base.sql} AS {name} ON {name}.a = {one}.{left.of('int')[0]}"
             items["j9"] = (f"{name}.a", "int")
@@ -205,7 +232,7 @@ class Queries:
     def _set(self, depth: int) -> Relation:
         left_text, left, one = self._relation(depth - 1)
         right_text, right, other = self._relation(depth - 1)
-        kinds = [k for k in ("int", "str") if left.of(k) and right.of(k)]
+        kinds = [k for k in ("int", "str", "real") if left.of(k) and right.of(k)]
         if not kinds:
             return self._filter(depth)
         word = self._random.choice(
@@ -261,7 +288,7 @@ class Queries:
         groups = (
             f"(SELECT {alias}.{keys[0]} AS k, count(*) AS n FROM {text} GROUP BY {alias}.{keys[0]})"
         )
-        base = self._random.choice(_BASE)
+        base = self._random.choice(_BASE[:3])
         items = self._some("b", base, "b", 2) | {"n": (f"{name}.n", "int")}
         return self._select(
             items, f"FROM {base.sql} AS b JOIN {groups} AS {name} ON b.a = {name}.k"

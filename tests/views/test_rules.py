@@ -18,7 +18,7 @@ from tests.views.engine import Engine, StoredView, World, bag, check_delta, plan
 from tests.views.random_queries import Queries
 
 SEED = seed()
-RANDOM_CASES = [1_000, pytest.param(10_000, marks=[pytest.mark.stress, pytest.mark.timeout(1200)])]
+RANDOM_CASES = [5_000, pytest.param(50_000, marks=[pytest.mark.stress, pytest.mark.timeout(7200)])]
 
 FIXED = {
     "filter and project": "SELECT id, a + 1 AS y FROM t WHERE v > 0",
