@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-# Numbers whose sums are exact; of floats ("real") only equality is asked, and of decimals without
-# a digit before the point ("fine"), which DuckDB compares with no other, nothing.
+# Numbers whose sums are exact and fit. Of the largest ("big") and of floats ("real") only equality
+# is asked, and of decimals without a digit before the point ("fine"), which DuckDB compares with no
+# other, nothing.
 _NUMBERS = ("int", "dec")
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Something to select from, and its columns by kind: int, dec, str, real or fine."""
+    """Something to select from, and its columns by kind: int, big, dec, str, real or fine."""
 
     sql: str
     columns: dict[str, str]
@@ -27,7 +28,7 @@ _BASE = (
     Relation("r", {"a": "int", "b": "str", "n": "int"}),
     Relation(
         "e",
-        {"id": "int", "h": "int", "i": "int", "j": "int", "k": "int", "d": "dec", "f": "fine"}
+        {"id": "int", "h": "int", "i": "int", "j": "int", "k": "big", "d": "dec", "f": "fine"}
         | {"x": "real", "y": "real"},
     ),
 )
@@ -122,7 +123,7 @@ class Queries:
         for n, name in enumerate(many[1:]):
             kind = relation.columns[name]
             word = self._random.choice(
-                ["min", "max", "count", *(["sum"] * (kind not in ("real", "str")))]
+                ["min", "max", "count", *(["sum"] * (kind not in ("real", "str", "big")))]
             )
             calls[f"c{n}"] = (f"{word}({alias}.{name})", "int" if word == "count" else kind)
         return self._select(calls, f"FROM {text} GROUP BY {alias}.{key}")
@@ -130,7 +131,7 @@ class Queries:
     def _pair(self, depth: int) -> tuple[str, str, Relation, Relation, str, str, str] | None:
         left_text, left, one = self._relation(depth)
         right_text, right, other = self._relation(depth - 1)
-        for kind in self._random.sample(["int", "str", "real", "dec"], 4):
+        for kind in self._random.sample(["int", "str", "real", "dec", "big"], 5):
             if left.of(kind) and right.of(kind):
                 pick = self._random.choice
                 on = f"{one}.{pick(left.of(kind))} = {other}.{pick(right.of(kind))}"

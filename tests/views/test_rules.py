@@ -93,6 +93,19 @@ FIXED = {
     ),
     "a count of nothing is 0": "SELECT id, (SELECT count(*) FROM u WHERE u.a = t.a) AS n FROM t",
     "a maximum of nothing is NULL": "SELECT id, (SELECT max(w) FROM u WHERE u.a = t.a) AS n FROM t",
+    "a sum of nothing is what it is made of": (
+        "SELECT id, (SELECT coalesce(sum(w), 0) FROM u WHERE u.a = t.a) AS n FROM t"
+    ),
+    "a case of nothing": (
+        "SELECT id, (SELECT CASE WHEN max(w) > 1 THEN 'a' ELSE 'b' END FROM u WHERE u.a = t.a) "
+        "AS n FROM t"
+    ),
+    "a count of nothing under HAVING": (
+        "SELECT id, (SELECT count(*) FROM u WHERE u.a = t.a HAVING count(*) < 2) AS n FROM t"
+    ),
+    "a comparison with a sum of nothing": (
+        "SELECT id FROM t WHERE v >= (SELECT coalesce(sum(w), 0) FROM u WHERE u.a = t.a)"
+    ),
     "HAVING with a subquery": (
         "SELECT b, sum(v) AS s FROM t GROUP BY b HAVING sum(v) > (SELECT sum(v) * 0.2 FROM t)"
     ),
@@ -159,6 +172,21 @@ def test_a_stored_view_follows_its_tables(engine: Engine, name: str) -> None:
             changed = engine.load(before, now)
             view.refresh(changed, full=random.random() < 0.2, sideways=random.random() < 0.5)
             assert bag(view.visible()) == bag(engine.plain(FIXED[name], "new")), f"seed {SEED}"
+
+
+# An aggregate has a row of no rows: no join says so.
+NO_RULE = [
+    "SELECT id FROM t WHERE EXISTS (SELECT count(*) FROM u WHERE u.a = t.a)",
+    "SELECT id FROM t WHERE v NOT IN (SELECT max(w) FROM u WHERE u.a = t.a)",
+    "SELECT id FROM t WHERE v IN (SELECT count(*) FROM u WHERE u.a = t.a)",
+    "SELECT id, (SELECT size(collect_list(w)) FROM u WHERE u.a = t.a) AS n FROM t",
+]
+
+
+@pytest.mark.parametrize("query", NO_RULE)
+def test_what_no_join_says_has_no_rule(query: str) -> None:
+    with pytest.raises(UnsupportedError):
+        planned(query)
 
 
 @pytest.mark.parametrize("count", RANDOM_CASES)

@@ -34,6 +34,23 @@ _ANONYMOUS = {
 }  # fmt: skip
 # Functions that take whichever row comes first.
 _ANY_ROW = (exp.First, exp.Last, exp.AnyValue)
+# Functions that are NULL over no rows.
+_NULL_OF_NOTHING = (
+    *_ANY_ROW,
+    exp.Sum,
+    exp.Avg,
+    exp.Min,
+    exp.Max,
+    exp.Stddev,
+    exp.StddevPop,
+    exp.StddevSamp,
+    exp.Variance,
+    exp.VariancePop,
+    exp.LogicalAnd,
+    exp.LogicalOr,
+)
+# What passes a NULL on: a comparison of it is never true.
+STRICT = (exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Cast)
 _EXACT = (
     exp.Count,
     exp.Min,
@@ -135,15 +152,32 @@ class Grouped:
 
     def on_empty(self, tree: exp.Expr) -> exp.Expr | None:
         """What an expression over no rows at all is, if that is not NULL."""
-        holder = exp.Paren(this=tree.copy())
-        calls = list(aggregate_calls(holder))
-        if not any(isinstance(plain_call(call), exp.Count) for call in calls):
+        if _is_null_of_nothing(tree):
             return None
-        for call in calls:
-            empty = exp.Literal.number(0) if isinstance(plain_call(call), exp.Count) else exp.Null()
-            call.replace(empty)
+        holder = exp.Paren(this=tree.copy())
+        for call in list(aggregate_calls(holder)):
+            call.replace(_of_nothing(call))
         made: exp.Expr = holder.this
         return made
+
+
+def _is_null_of_nothing(tree: exp.Expr) -> bool:
+    """Whether an expression is surely NULL over no rows."""
+    if _is_call(tree):
+        return isinstance(_of_nothing(tree), exp.Null)
+    parts = tree.iter_expressions() if isinstance(tree, STRICT) else ()
+    return any(_is_null_of_nothing(part) for part in parts)
+
+
+def _of_nothing(call: exp.Expr) -> exp.Expr:
+    """What an aggregate function is over no rows."""
+    plain = plain_call(call)
+    inner = plain.this if isinstance(plain, exp.Filter) else plain
+    if isinstance(inner, exp.Count | exp.ApproxDistinct):
+        return exp.Literal.number(0)
+    if isinstance(inner, _NULL_OF_NOTHING):
+        return exp.Null()
+    raise UnsupportedError(f"{call.sql('spark')[:60]} in a correlated subquery")
 
 
 class Aggregating:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
+from tailrace.views.aggregates import STRICT
 from tailrace.views.plan import Aggregate, JoinKind, Node
 from tailrace.views.scope import (
     Scope,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from tailrace.views.from_clause import Env, From, Result
     from tailrace.views.translate import Translator
 
-# What passes a NULL on: a comparison of it is never true.
-_STRICT = (exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Cast)
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NEQ)
 
 
@@ -68,8 +67,8 @@ class Subqueries:
         left = found.collapse()
         self._check_open(result, left)
         kind = JoinKind.SEMI if positive else JoinKind.ANTI
-        if result.single and not result.open:
-            raise UnsupportedError("EXISTS of a query that always has a row")
+        if result.single:
+            raise UnsupportedError("EXISTS of an aggregate, which has a row of no rows")
         found.parts = [self._translator.key_join(kind, left, result.node, list(result.open))]
 
     def _in(self, tree: exp.In, found: From, scope: Scope, *, positive: bool) -> None:
@@ -81,6 +80,9 @@ class Subqueries:
         values = needles.expressions if isinstance(needles, exp.Tuple) else [needles]
         if len(values) != len(result.outputs):
             raise InvalidError(f"{len(values)} values are compared with {len(result.outputs)}")
+        if result.single and result.open and (not positive or result.on_empty is not None):
+            # Where nothing matches, there is a row all the same, with a 0 or a NULL.
+            raise UnsupportedError("IN of an aggregate, which has a row of no rows")
         left = found.collapse()
         self._check_open(result, left)
         conditions = list(result.open)
@@ -119,7 +121,7 @@ class Subqueries:
     def _is_strict(self, query: exp.Expr, holder: exp.Expr) -> bool:
         """Whether the condition cannot be true if the subquery's value is NULL."""
         above = query.parent
-        while isinstance(above, _STRICT) and above is not holder:
+        while isinstance(above, STRICT) and above is not holder:
             above = above.parent
         return isinstance(above, _COMPARISONS) and above.parent is holder
 

@@ -77,6 +77,14 @@ class _Late:
             *(ordered.this for ordered in self.orders),
         ]
 
+    def values_where(self, condition: exp.Expr) -> None:
+        """Make a condition on the groups one on the values, which are NULL where it is not true."""
+        self.items = [
+            (name, exp.Case(ifs=[exp.If(this=condition.copy(), true=value)]))
+            for name, value in self.items
+        ]
+        self.having = None
+
     def rewrite(self, change: Callable[[exp.Expr], exp.Expr]) -> None:
         self.items = [(name, change(value)) for name, value in self.items]
         self.orders = [_with_this(ordered, change(ordered.this)) for ordered in self.orders]
@@ -225,11 +233,17 @@ class Translator(Relations):
         subqueries: Subqueries,
     ) -> None:
         """Group the rows, and rewrite what comes after in terms of the groups."""
+        if group is None and result.open and late.having is not None:
+            # There is a row also where nothing matches, if the condition is true of no rows.
+            if late.having.find(exp.Query):
+                raise UnsupportedError("a subquery in the HAVING of a correlated subquery")
+            late.values_where(late.having)
         # A subquery of a HAVING comes after the groups, and so has no part in them.
         trees = [_without_queries(tree) for tree in late.trees()]
         made = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
         result.node, result.single, result.open = made.node, made.single, made.open
-        result.on_empty = made.on_empty(late.items[0][1]) if made.single else None
+        if made.single and result.open:
+            result.on_empty = made.on_empty(late.items[0][1])
         late.rewrite(made.after)
         if late.having is not None:
             holder = From(parts=[result.node])
