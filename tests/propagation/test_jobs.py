@@ -327,12 +327,13 @@ def test_watermarks_that_moved_in_memory_are_stored_by_the_hour(
         with lake.serving() as serving:
             other = orders(lake, "other")
             other.append([{"id": 100, "v": "x"}])
-            wait_until(
-                lambda: serving.service.runner.board.snapshot == lake.snapshot, what="a look"
-            )
+            runner = serving.service.runner
+            # The hour begins with the first upkeep, which stores nothing.
+            wait_until(lambda: runner._kept_up is not None, what="the first upkeep")
+            wait_until(lambda: runner.board.snapshot == lake.snapshot, what="a look")
             assert stored() == first
-            # After the look: the upkeep of an hour stores what was seen by then.
             clock.advance(timedelta(hours=1, minutes=1))
+            serving.service._wake.set()
             wait_until(lambda: stored() == lake.snapshot, what="the hour's upkeep")
         assert lake.jobs.status("orders", "copy").state == "completed"
 
