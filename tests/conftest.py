@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 
-from tests.support import children, counted, seeds
+from tests.support import children, counted, memory, seeds
 from tests.support.lakes import CATALOGS, LakeArgs
 from tests.support.postgres import PostgresServer, run_postgres
 from tests.support.process import JAVA_OPTIONS
@@ -38,6 +39,10 @@ hypothesis.settings.load_profile("tailrace")
 
 # For every Spark that is started here, also by the processes of tests.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+
+# Where pytest and the tests make their directories, in all processes of the run.
+if "TMPDIR" not in os.environ and (in_memory := memory.place()) is not None:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(in_memory)
 
 
 # --- a run, in one process or in several --------------------------------------------------------

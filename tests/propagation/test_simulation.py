@@ -31,9 +31,7 @@ MANY = range(5000)
 
 @contextmanager
 def catalog() -> Iterator[Database]:
-    """A catalog in memory where there is such a place: a history has some hundred writes."""
-    memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
+    directory = Path(tempfile.mkdtemp())
     made = Database(directory / "catalog.sqlite", lock_timeout=timedelta(seconds=10))
     try:
         open_catalog(made, data_path=None, beside=str(directory), now=START, creator="test")

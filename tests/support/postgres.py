@@ -16,15 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from tests.support import process
+from tests.support import memory, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 USER = "tailrace"
-# A new database is a thousand small files: on disks where making one takes long, most of a test.
-MEMORY = Path("/dev/shm")
-ENOUGH_MEMORY = 2 * 2**30  # bytes, a multiple of what a run takes; containers often have far less
 FIND = Path(__file__).parents[2] / "tools" / "postgres.sh"
 
 
@@ -133,8 +130,8 @@ def _account() -> dict[str, Any]:
 def _directory_for(account: dict[str, Any]) -> Path:
     # Not pytest's tmp_path: its parents are closed to every other account.
     candidates = [Path(tempfile.gettempdir()), Path("/var/tmp"), Path("/tmp")]
-    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH_MEMORY:
-        candidates.insert(0, MEMORY)
+    if (in_memory := memory.place()) is not None:
+        candidates.insert(0, in_memory)
     parent = next((path for path in candidates if not account or _open_to_all(path)), candidates[0])
     home = Path(tempfile.mkdtemp(prefix="tailrace-postgres-", dir=parent))
     if account:
