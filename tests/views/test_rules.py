@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from tailrace.views.scope import UnsupportedError
+from tests.support import counted
 from tests.support.seeds import seed
 from tests.views.cases import check, random_cases
 from tests.views.engine import Engine, StoredView, World, bag, check_delta, planned
@@ -189,12 +190,15 @@ def test_what_no_join_says_has_no_rule(query: str) -> None:
         planned(query)
 
 
+@pytest.mark.early
 @pytest.mark.parametrize("count", RANDOM_CASES)
 def test_random_queries_obey_the_law(count: int) -> None:
     """In processes of their own, one for each of two cores."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         parts = [pool.submit(random_cases, SEED, part, count // 4) for part in range(4)]
-        assert sum(part.result() for part in parts) >= count
+        done = sum(part.result() for part in parts)
+    assert done >= count
+    counted.count("random queries with a change", done)
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -216,3 +220,4 @@ def test_random_views_follow_their_tables(engine: Engine, part: int) -> None:
             got, want = bag(view.visible()), bag(engine.plain(sql, "new"))
             assert got == want, f"TAILRACE_SEED={SEED} part {part}: {sql}"
         done += 1
+    counted.count("random stored views", done)
