@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,8 +10,13 @@ if TYPE_CHECKING:
 
 
 def bag(rows: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows as sorted tuples. NULLs sort first, and any types sort."""
-    return sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True), key=_order)
+    """The rows as sorted tuples. NULLs sort first, any types sort, and NaN equals NaN."""
+    columns = ([_plain(value) for value in column.to_pylist()] for column in rows.columns)
+    return sorted(zip(*columns, strict=True), key=_order)
+
+
+def _plain(value: Any) -> Any:
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
 
 
 def column(rows: pa.Table, name: str) -> list[Any]:

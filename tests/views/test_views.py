@@ -482,7 +482,6 @@ AWRY = [
     "SELECT t.id, q.s FROM t LEFT JOIN (SELECT a, sum(w) AS s FROM u GROUP BY a) q ON q.a = t.a",
     "SELECT b, row_number() OVER (PARTITION BY b ORDER BY x NULLS LAST) AS n FROM t",
     # An aggregate has a row also where nothing matches.
-    "SELECT id, (SELECT count(*) FROM u WHERE u.a = t.a HAVING count(*) < 2) AS n FROM t",
     "SELECT id FROM t WHERE v >= (SELECT coalesce(sum(w), 0) FROM u WHERE u.a = t.a AND u.w > 2)",
 ]  # fmt: skip
 
