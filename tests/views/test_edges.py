@@ -179,7 +179,7 @@ def test_sums_and_averages_of_decimals_have_sparks_digits(
     )
     step = Decimal(1).scaleb(-scale)
     # The largest of which a hundred still have a sum.
-    large = Decimal("9" * (precision - (2 if precision > 30 else 0))).scaleb(-scale)
+    large = Decimal("9" * (precision - (6 if precision > 30 else 0))).scaleb(-scale)
 
     def rows(first: int, count: int, value: Decimal) -> pa.Table:
         ids = list(range(first, first + count))
@@ -247,7 +247,7 @@ def test_the_least_value_of_a_type_can_be_deleted(
     least = -(2 ** (WHOLE[kind] - 1))
     lake.create_table("t", {"k": "int", "x": kind}, primary_key="k")
     t = lake.table("t")
-    t.append([{"k": 1, "x": least}, {"k": 2, "x": -100}, {"k": 3, "x": 107}])
+    t.append([{"k": 1, "x": least}, {"k": 2, "x": -100}, {"k": 3, "x": -7}])
     queries = {
         "totals": "SELECT sum(x) AS s, avg(x) AS a, min(x) AS lo, max(x) AS hi FROM t",
         "grouped": "SELECT k % 2 AS g, sum(x) AS s, avg(x) AS a FROM t GROUP BY 1",
@@ -258,7 +258,7 @@ def test_the_least_value_of_a_type_can_be_deleted(
         [
             lambda: t.delete("k = 1"),
             lambda: t.append([{"k": 6, "x": -least - 1}, {"k": 4, "x": least}]),
-            lambda: t.upsert([{"k": 4, "x": 0}, {"k": 6, "x": least + 100}]),
+            lambda: t.upsert([{"k": 4, "x": 0}, {"k": 6, "x": least + 108}]),
         ],
     )
 
@@ -293,11 +293,8 @@ def test_a_view_with_maps_follows_its_table(lake: tailrace.Lake, follow: Any) ->
         lambda: t.delete("k IN (2, 3, 6)"),
     ]
     follow(queries, changes)
-    by_map = {
-        "grouped": "SELECT m, count(*) AS n FROM t GROUP BY m",
-        "different": "SELECT DISTINCT m FROM t",
-    }
-    assert set(follow(by_map, [lambda: t.append([row(8, "a", "c"), row(9, "z")])], "auto")) == {
+    grouped = {"grouped": "SELECT m, count(*) AS n FROM t GROUP BY m"}
+    assert set(follow(grouped, [lambda: t.append([row(8, "a", "c"), row(9, "z")])], "auto")) == {
         "full"
     }
 

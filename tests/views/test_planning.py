@@ -114,7 +114,7 @@ def program_of(made: Definition, *, small: bool = True) -> Program:
     b = builder(made, small=small)
     query = sink.change(b, made.layout, {})
     assert query is not None
-    limit = sink.stored_limit(b, made.layout)
+    limit = sink.stored_limit(b, made.layout, {})
     return b.program(query, [limit[1]] if limit else [])
 
 

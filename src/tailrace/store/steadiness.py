@@ -44,12 +44,12 @@ def is_moment(call: exp.Func) -> bool:
 
 
 def unsteady(tree: exp.Expr) -> Iterator[str]:
-    """The functions of an expression that may give something else each time."""
+    """What of an expression may give something else each time: functions, as in `rand()`."""
     for call in tree.find_all(exp.Func):
         if isinstance(call, exp.Cast):
             text = call.this
             moment = isinstance(text, exp.Literal) and text.this.strip().lower() in _MOMENTS
             if moment and call.to.is_type("date", *exp.DataType.TEMPORAL_TYPES):
-                yield text.this.strip().lower()
+                yield repr(text.this)
         elif called(call) in CHANCE | SESSION or is_moment(call):
-            yield called(call)
+            yield f"{called(call)}()"

@@ -72,7 +72,11 @@ def all_rows(b: Builder, layout: Layout, types: Types, within: Within | None = N
             counted = exp.Count(this=call.argument.copy())
             states.append(exp.alias_(counted, call.count, copy=False))
         if call.total is not None:
-            total = exp.Sum(this=averages.summand(call, types))
+            total: exp.Expr = exp.Sum(this=averages.summand(call, types))
+            if within is not None and types.get(call.total) == pa.int64():
+                # In any order: Spark's own sum may overflow on the way to one that fits.
+                summand = averages.signed_summand(call, types)
+                total = exp.cast(exp.Sum(this=summand), "bigint", dialect="spark")
             states.append(exp.alias_(total, call.total, copy=False))
         if call.spread is not None:
             states.append(exp.alias_(exp.Sum(this=averages.spread(call)), call.spread, copy=False))
@@ -353,6 +357,7 @@ def _changed_states(layout: Layout, types: Types, delta: exp.Query) -> exp.Query
     groups = layout.groups
     assert groups is not None
     came = _greater(column_of(WEIGHT), 0)
+    extremes = [call.extreme for call in layout.calls if call.extreme is not None]
     states: list[tuple[str, exp.Expr]] = [(ROWS, exp.Sum(this=column_of(WEIGHT)))]
     moved: list[exp.Expr] = [exp.NEQ(this=column_of(ROWS), expression=_number(0))]
     for call in layout.calls:
@@ -377,7 +382,6 @@ def _changed_states(layout: Layout, types: Types, delta: exp.Query) -> exp.Query
             for name, condition in ((call.extreme, came.copy()), (gone, exp.not_(came))):
                 states.append((name, function(this=_case(condition, tree.copy()))))
                 moved.append(exp.not_(exp.Is(this=column_of(name), expression=exp.Null())))
-            states.append((f"{call.extreme}{_KEPT}", exp.Null()))
     names = [name for name, _ in states]
     grouped = exp.select(*items(groups.keys), *column_items(states)).from_(sub(delta), copy=False)
     if groups.keys:
@@ -388,6 +392,7 @@ def _changed_states(layout: Layout, types: Types, delta: exp.Query) -> exp.Query
             *items(groups.keys),
             exp.alias_(_number(1), _CHANGES, copy=False),
             *items(names),
+            *(exp.alias_(exp.Null(), f"{extreme}{_KEPT}", copy=False) for extreme in extremes),
         )
         .from_(sub(grouped), copy=False)
         .where(any_of(moved), copy=False)
@@ -407,8 +412,8 @@ def _stored_states(layout: Layout, types: Types) -> list[tuple[str, exp.Expr]]:
         if call.extreme is not None:
             states.append((call.extreme, column_of(call.extreme)))
             states.append((f"{call.extreme}{_GONE}", exp.Null()))
-            states.append((f"{call.extreme}{_KEPT}", column_of(call.extreme)))
-    return states
+    extremes = [call.extreme for call in layout.calls if call.extreme is not None]
+    return states + [(f"{extreme}{_KEPT}", column_of(extreme)) for extreme in extremes]
 
 
 def _merged_states(layout: Layout, types: Types) -> list[tuple[str, exp.Expr]]:

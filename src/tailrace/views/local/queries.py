@@ -103,6 +103,14 @@ class _Select:
         made_where = None if where is None else self._condition(where.this)
         groups = self._groups()
         items = self._items()
+        if self.tree.args.get("distinct"):
+            # As of groups.
+            items = [
+                (name, Typed(plain_zero(value.tree, value.kind), value.kind))
+                if kinds.is_floating(value.kind)
+                else (name, value)
+                for name, value in items
+            ]
         made = select([_named(value.tree, name) for name, value in items], source)
         made.set("joins", joins)
         if made_where is not None:
@@ -117,9 +125,6 @@ class _Select:
             raise DiffersError("two columns of one name")
         if self.tree.args.get("distinct"):
             only(self.tree.args["distinct"], set())
-            for item, (_, value) in zip(made.expressions, items, strict=True):
-                if kinds.is_floating(value.kind):  # as of groups
-                    item.set("this", plain_zero(value.tree, value.kind))
             made = made.distinct(copy=False)
         return Local(made, found)
 
