@@ -247,7 +247,7 @@ def test_the_least_value_of_a_type_can_be_deleted(
     least = -(2 ** (WHOLE[kind] - 1))
     lake.create_table("t", {"k": "int", "x": kind}, primary_key="k")
     t = lake.table("t")
-    t.append([{"k": 1, "x": least}, {"k": 2, "x": -100}, {"k": 3, "x": -7}])
+    t.append([{"k": 1, "x": least}, {"k": 2, "x": 100}, {"k": 3, "x": 7}])
     queries = {
         "totals": "SELECT sum(x) AS s, avg(x) AS a, min(x) AS lo, max(x) AS hi FROM t",
         "grouped": "SELECT k % 2 AS g, sum(x) AS s, avg(x) AS a FROM t GROUP BY 1",
@@ -257,7 +257,7 @@ def test_the_least_value_of_a_type_can_be_deleted(
         queries,
         [
             lambda: t.delete("k = 1"),
-            lambda: t.append([{"k": 6, "x": -least - 1}, {"k": 4, "x": least}]),
+            lambda: t.append([{"k": 4, "x": least}, {"k": 6, "x": -least - 1}]),
             lambda: t.upsert([{"k": 4, "x": 0}, {"k": 6, "x": least + 108}]),
         ],
     )
