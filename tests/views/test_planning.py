@@ -24,20 +24,11 @@ from tailrace.views.local.compiled import compiled, leaves_of, reason_for_spark
 from tailrace.views.program import Builder, Fetch, Program
 from tailrace.views.trees import names_in
 from tests.support import duck
+from tests.support.tpcds.keys import KEYS
 
 if TYPE_CHECKING:
     from tailrace.views.local.compiled import Compiled
 
-# By which facts are known; every other table by its first column.
-_KEYS = {
-    "store_sales": ("ss_item_sk", "ss_ticket_number"),
-    "store_returns": ("sr_item_sk", "sr_ticket_number"),
-    "catalog_sales": ("cs_item_sk", "cs_order_number"),
-    "catalog_returns": ("cr_item_sk", "cr_order_number"),
-    "web_sales": ("ws_item_sk", "ws_order_number"),
-    "web_returns": ("wr_item_sk", "wr_order_number"),
-    "inventory": ("inv_date_sk", "inv_item_sk", "inv_warehouse_sk"),
-}
 # Those that took longest when each use of a WITH query was a copy.
 WORST = [4, 5, 11, 23, 31, 47, 64, 66, 67, 75, 80]
 WIDTH = 300
@@ -68,7 +59,7 @@ def _kind(name: str) -> str:
 
 
 def _table(name: str, columns: dict[str, str]) -> TableInfo:
-    key = _KEYS.get(name, (next(iter(columns)),))
+    key = KEYS.get(name, (next(iter(columns)),))
     made = tuple(
         Column(
             id=n,
