@@ -47,6 +47,7 @@ TABLES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
             "f": "decimal(38,38)",
             "x": "double",
             "y": "float",
+            "m": "map<string, int>",
         },
         ("id",),
     ),
@@ -61,6 +62,7 @@ _EDGES: dict[str, list[Any]] = {
     "decimal(38,38)": [f"0.00{'9' * 36}", f"-0.{'0' * 37}1", "0.005", "0"],
     "double": [float("nan"), float("inf"), 0.0, -1.25, 3.0],
     "float": [float("nan"), float("-inf"), 0.0, 0.5],
+    "map<string, int>": [{}, {"x": 1}, {"x": 1, "y": None}, {"z": 2**31 - 1}],
 }
 _KEY_SPACE = 40
 
@@ -155,7 +157,7 @@ def _row(random: Random, name: str, key: int | None, *, signs: bool = False) -> 
     return tuple(row)
 
 
-_DUCK = {"string": "varchar"}
+_DUCK = {"string": "varchar", "map<string, int>": "map(varchar, int)"}
 
 
 class Engine:
@@ -212,6 +214,9 @@ class Engine:
 def _literal(value: Any) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, dict):
+        pairs = (f"{_literal(key)}: {_literal(one)}" for key, one in value.items())
+        return f"MAP {{{', '.join(pairs)}}}"
     return f"'{value}'" if isinstance(value, str | float) else repr(value)
 
 
@@ -234,6 +239,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, list):
         return tuple(sorted(map(_plain, value), key=repr))
+    if isinstance(value, dict):
+        return tuple(sorted((key, _plain(one)) for key, one in value.items()))
     if isinstance(value, Decimal):
         return _plain(float(value)) if abs(value) < 10**9 else round(value, 6)
     if isinstance(value, int):

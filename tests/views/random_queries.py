@@ -7,13 +7,13 @@ from random import Random
 
 # Numbers whose sums are exact and fit. Of the largest ("big") and of floats ("real") only equality
 # is asked, and of decimals without a digit before the point ("fine"), which DuckDB compares with no
-# other, nothing.
+# other, and of maps, nothing.
 _NUMBERS = ("int", "dec")
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Something to select from, and its columns by kind: int, big, dec, str, real or fine."""
+    """Something to select from, and the kinds of its columns: numbers, texts, maps and so on."""
 
     sql: str
     columns: dict[str, str]
@@ -29,7 +29,7 @@ _BASE = (
     Relation(
         "e",
         {"id": "int", "h": "int", "i": "int", "j": "int", "k": "big", "d": "dec", "f": "fine"}
-        | {"x": "real", "y": "real"},
+        | {"x": "real", "y": "real", "m": "map"},
     ),
 )
 
@@ -122,9 +122,10 @@ class Queries:
         calls = {"k": (f"{alias}.{key}", relation.columns[key])}
         for n, name in enumerate(many[1:]):
             kind = relation.columns[name]
-            word = self._random.choice(
-                ["min", "max", "count", *(["sum"] * (kind not in ("real", "str", "big")))]
-            )
+            words = ["count"]
+            if kind not in ("map", "bool"):
+                words += ["min", "max", *(["sum"] * (kind not in ("real", "str", "big")))]
+            word = self._random.choice(words)
             calls[f"c{n}"] = (f"{word}({alias}.{name})", "int" if word == "count" else kind)
         return self._select(calls, f"FROM {text} GROUP BY {alias}.{key}")
 
@@ -274,8 +275,10 @@ class Queries:
         items = self._some(one, left, "c", 2)
         word = self._random.choice(["max", "sum", "count"])
         inner = f"(SELECT {word}({other}.{numbers[0]}) FROM {right_text} WHERE {on})"
-        if self._random.random() < 0.5:
-            items["c9"] = (inner, "int")
+        place = self._random.randrange(3)
+        if place < 2:
+            test = f"{one}.{mine[0]} < {inner}"
+            items["c9"] = (inner, "int") if place == 0 else (test, "bool")
             return self._select(items, f"FROM {left_text}")
         return self._select(items, f"FROM {left_text} WHERE {one}.{mine[0]} < {inner}")
 

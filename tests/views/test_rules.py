@@ -107,6 +107,26 @@ FIXED = {
     "a comparison with a sum of nothing": (
         "SELECT id FROM t WHERE v >= (SELECT coalesce(sum(w), 0) FROM u WHERE u.a = t.a)"
     ),
+    "a scalar subquery of a WITH's one row": (
+        "WITH q AS (SELECT max(w) AS m FROM u) SELECT id, (SELECT m + 1 FROM q) AS n FROM t "
+        "WHERE v < (SELECT m FROM q)"
+    ),
+    "a scalar subquery whose group is told": (
+        "SELECT id, (SELECT avg(w) FROM u WHERE s = 'x' AND 2 = a GROUP BY a, s) AS n FROM t"
+    ),
+    "a comparison with what a told group has": (
+        "SELECT b, sum(v) AS s FROM t GROUP BY b "
+        "HAVING sum(v) > 0.5 * (SELECT avg(w) FROM u WHERE a = 1 GROUP BY a)"
+    ),
+    "a comparison that is shown": (
+        "SELECT id, v > (SELECT max(w) FROM u WHERE u.a = t.a) AS f FROM t"
+    ),
+    "a comparison with a group that may not be there": (
+        "SELECT id, v > (SELECT max(w) FROM u WHERE a = 1 GROUP BY a) AS f FROM t"
+    ),
+    "a scalar subquery of the first row": (
+        "SELECT id, (SELECT w FROM u ORDER BY id LIMIT 1) AS n FROM t"
+    ),
     "HAVING with a subquery": (
         "SELECT b, sum(v) AS s FROM t GROUP BY b HAVING sum(v) > (SELECT sum(v) * 0.2 FROM t)"
     ),
@@ -181,6 +201,10 @@ NO_RULE = [
     "SELECT id FROM t WHERE v NOT IN (SELECT max(w) FROM u WHERE u.a = t.a)",
     "SELECT id FROM t WHERE v IN (SELECT count(*) FROM u WHERE u.a = t.a)",
     "SELECT id, (SELECT size(collect_list(w)) FROM u WHERE u.a = t.a) AS n FROM t",
+    "SELECT b, sum(v) > (SELECT max(w) FROM u) AS f FROM t GROUP BY b",
+    # Two groups are equal to the literal: '1' and '01'.
+    "SELECT id, (SELECT max(w) FROM u WHERE s = 1 GROUP BY s) AS n FROM t",
+    "SELECT id, (SELECT max(w) FROM u WHERE a = 1 GROUP BY a, s) AS n FROM t",
 ]
 
 

@@ -125,6 +125,7 @@ class Grouped:
     single: bool
     open: list[exp.Expr]
     replaced: dict[str, exp.Expr] = field(default_factory=dict)
+    scalars: frozenset[str] = frozenset()  # columns of the input that are scalar subqueries
 
     def after(self, tree: exp.Expr) -> exp.Expr:
         """An expression over the groups."""
@@ -132,6 +133,8 @@ class Grouped:
         self._replace(holder.this)
         known = set(self.node.columns)
         for column in outside_queries(holder):
+            if column.name in self.scalars - known:
+                raise UnsupportedError("a scalar subquery in the SELECT list of groups")
             if column.name not in known and not column.table:
                 shown = column.name.rpartition("_")[0]
                 raise InvalidError(f"{shown!r} is neither in the GROUP BY nor in an aggregate")

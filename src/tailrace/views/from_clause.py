@@ -68,12 +68,30 @@ Env = Mapping[str, Common]
 class From:
     """What a FROM has come to: inputs of an inner join, and its conditions."""
 
+    types: Mapping[str, exp.DataType]  # of the plan's columns
     parts: list[Node] = field(default_factory=list)
     conditions: list[exp.Expr] = field(default_factory=list)
 
     def node(self) -> Node:
-        """Everything so far as one node."""
-        return join_of(self.parts, self.conditions)
+        """Everything so far as one node, with conditions on one input brought to that input."""
+        left = []
+        parts = list(self.parts)
+        for condition in self.conditions:
+            used = columns_in(condition)
+            for place, part in enumerate(parts):
+                if used and used <= set(part.columns):
+                    parts[place] = filtered(part, condition)
+                    break
+            else:
+                left.append(condition)
+        if len(parts) == 1:
+            return filtered(parts[0], all_of(left)) if left else parts[0]
+        return InnerJoin(
+            columns=tuple(column for part in parts for column in part.columns),
+            parts=tuple(parts),
+            conditions=tuple(left),
+            types=self.types,
+        )
 
     def collapse(self) -> Node:
         made = self.node()
@@ -83,24 +101,6 @@ class From:
     @property
     def columns(self) -> set[str]:
         return {column for part in self.parts for column in part.columns}
-
-
-def join_of(parts: list[Node], conditions: list[exp.Expr]) -> Node:
-    """An inner join, with conditions on one input brought to that input."""
-    left = []
-    parts = list(parts)
-    for condition in conditions:
-        used = columns_in(condition)
-        for place, part in enumerate(parts):
-            if used and used <= set(part.columns):
-                parts[place] = filtered(part, condition)
-                break
-        else:
-            left.append(condition)
-    if len(parts) == 1:
-        return filtered(parts[0], all_of(left)) if left else parts[0]
-    columns = tuple(column for part in parts for column in part.columns)
-    return InnerJoin(columns=columns, parts=tuple(parts), conditions=tuple(left))
 
 
 class Relations:
@@ -126,7 +126,7 @@ class Relations:
 
     def from_clause(self, select: exp.Select, env: Env, outer: Scope | None) -> tuple[From, Scope]:
         scope = Scope(outer=outer)
-        found = From()
+        found = From(types=self.names.types)
         first = select.args.get("from_")
         if first is None:
             found.parts.append(OneRow(columns=()))
@@ -289,6 +289,7 @@ class Relations:
                     columns_in(sides[0]) <= set(left.columns)
                     and columns_in(sides[1]) <= set(right.columns)
                     and all(columns_in(side) for side in sides)
+                    and self.names.common_type(*sides) is not None
                 ):
                     left, one = self.as_column(left, sides[0])
                     right, other = self.as_column(right, sides[1])

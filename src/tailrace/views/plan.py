@@ -7,12 +7,14 @@ trees over the names of the node's inputs. Rows are bags: nothing but a `Limit` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
 from sqlglot import exp
+
+from tailrace.views.common_type import common_type
 
 # An output column: its name and what it is computed from.
 Item = tuple[str, exp.Expr]
@@ -118,6 +120,7 @@ class InnerJoin(Node):
 
     parts: tuple[Node, ...]
     conditions: tuple[exp.Expr, ...]
+    types: Mapping[str, exp.DataType]  # of the plan's columns, as far as they are known
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -133,19 +136,26 @@ class InnerJoin(Node):
 
     @cached_property
     def equal(self) -> dict[str, frozenset[str]]:
-        """For each column that is compared for equality, all columns that are equal to it."""
+        """For each column that is compared for equality, all columns that are equal to it.
+
+        Not if their types have no common one: see `common_type`.
+        """
         groups: list[set[str]] = []
         for condition in self.conditions:
             if (
                 isinstance(condition, exp.EQ)
                 and isinstance(condition.left, exp.Column)
                 and isinstance(condition.right, exp.Column)
+                and self._is_certain(condition.left.name, condition.right.name)
             ):
                 pair = {condition.left.name, condition.right.name}
                 joined = [group for group in groups if group & pair]
                 groups = [group for group in groups if not group & pair]
                 groups.append(pair.union(*joined))
         return {column: frozenset(group) for group in groups for column in group}
+
+    def _is_certain(self, one: str, other: str) -> bool:
+        return common_type(self.types.get(one), self.types.get(other)) is not None
 
 
 class JoinKind(StrEnum):
@@ -164,7 +174,7 @@ class KeyJoin(Node):
     kind: JoinKind
     left: Node
     right: Node
-    # Pairs of columns that must be equal, and what else must be true.
+    # Pairs of columns that must be equal and have a common type, and what else must be true.
     pairs: tuple[tuple[str, str], ...]
     rest: tuple[exp.Expr, ...]
 
@@ -202,6 +212,8 @@ class Union(Node):
     """The rows of all inputs, column by column in their order."""
 
     parts: tuple[Node, ...]
+    # Columns whose values are not certain to be the same as in the inputs: the types differ.
+    converted: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -224,6 +236,7 @@ class SetOperation(Node):
     kind: SetKind
     left: Node
     right: Node
+    converted: frozenset[str] = frozenset()  # as of a union
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -57,7 +57,7 @@ def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
     elif isinstance(node, Window):
         if used <= set(node.partition):
             return replace(node, input=_filtered(node.input, condition))
-    elif isinstance(node, Union):
+    elif isinstance(node, Union) and used.isdisjoint(node.converted):
         left: list[Node] = []
         for part in node.parts:
             names = dict(zip(node.columns, map(column_of, part.columns), strict=True))

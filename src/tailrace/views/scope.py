@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from tailrace.errors import InvalidError
+from tailrace.views.common_type import common_type
 from tailrace.views.trees import copied
 
 
@@ -217,7 +218,7 @@ def balanced(tree: exp.Query) -> exp.Query:
     return tree
 
 
-_EXACT = {
+EXACT_TYPES = {
     *exp.DataType.INTEGER_TYPES,
     exp.DataType.Type.DECIMAL,
 }
@@ -251,6 +252,14 @@ class Names:
         found = annotate_types(renamed(tree, typed), dialect="spark").type
         return found if isinstance(found, exp.DataType) else exp.DataType.build("unknown")
 
+    def common_type(self, *trees: exp.Expr) -> exp.DataType | None:
+        """The type in which two values are compared; None if that may change one of them."""
+        one, other = (
+            self.types.get(tree.name) if isinstance(tree, exp.Column) else self.type_of(tree)
+            for tree in trees
+        )
+        return common_type(one, other)
+
     def check_groupable(self, columns: Iterable[str]) -> None:
         """Refuse groups by maps: rows of a group could not be looked for by them."""
         for column in columns:
@@ -263,7 +272,7 @@ class Names:
     def is_exact(self, tree: exp.Expr) -> bool:
         """Whether values of an expression add up to the same in any order; False in doubt."""
         if isinstance(tree, exp.Column):
-            return tree.name in self.types and self.types[tree.name].this in _EXACT
+            return tree.name in self.types and self.types[tree.name].this in EXACT_TYPES
         if isinstance(tree, exp.Literal):
             return not tree.is_string and "e" not in tree.this.lower()
         if isinstance(tree, exp.Null):
@@ -285,7 +294,7 @@ class Names:
         if isinstance(tree, exp.Coalesce):
             return all(map(self.is_exact, (tree.this, *tree.expressions)))
         if isinstance(tree, exp.Cast):
-            return tree.to.this in _EXACT
+            return tree.to.this in EXACT_TYPES
         return self.type_of(tree).this in exp.DataType.INTEGER_TYPES
 
     def is_decimal(self, tree: exp.Expr) -> bool:

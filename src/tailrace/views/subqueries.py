@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.views.aggregates import STRICT
-from tailrace.views.plan import Aggregate, JoinKind, Node
+from tailrace.views.plan import JoinKind, Node
 from tailrace.views.scope import (
     Scope,
     UnsupportedError,
@@ -17,6 +17,7 @@ from tailrace.views.scope import (
     columns_in,
     conjuncts,
 )
+from tailrace.views.single_row import is_one_row, is_single_row
 
 if TYPE_CHECKING:
     from tailrace.views.from_clause import Env, From, Result
@@ -30,6 +31,7 @@ class Subqueries:
 
     def __init__(self, translator: Translator, env: Env) -> None:
         self._translator, self._env = translator, env
+        self.columns: set[str] = set()  # that hold the values of scalar ones
 
     def condition(self, condition: exp.Expr, found: From, scope: Scope) -> exp.Expr | None:
         """Bind a condition of a WHERE; None if it has become a join."""
@@ -53,12 +55,14 @@ class Subqueries:
             left = [self.bound(part, found, scope) for part in conjuncts(inner)]
             kept = [part for part in left if part is not None]
             return all_of(kept) if kept else None
-        return self._scalars(condition, found, scope)
+        return self._scalars(condition, found, scope, is_condition=True)
 
     def value(self, tree: exp.Expr, found: From, scope: Scope) -> exp.Expr:
         """Bind an expression of a SELECT list."""
         bound = scope.bind(tree)
-        return self._scalars(bound, found, scope) if bound.find(exp.Query) else bound
+        if not bound.find(exp.Query):
+            return bound
+        return self._scalars(bound, found, scope, is_condition=False)
 
     # --- EXISTS and IN ----------------------------------------------------------------------
 
@@ -103,7 +107,9 @@ class Subqueries:
 
     # --- scalar ones ------------------------------------------------------------------------
 
-    def _scalars(self, tree: exp.Expr, found: From, scope: Scope) -> exp.Expr:
+    def _scalars(
+        self, tree: exp.Expr, found: From, scope: Scope, *, is_condition: bool
+    ) -> exp.Expr:
         holder = exp.Paren(this=tree)
         while (query := holder.find(exp.Query)) is not None:
             place = query
@@ -111,7 +117,7 @@ class Subqueries:
                 raise UnsupportedError(
                     f"{place.parent.sql('spark')[:80]} inside another expression"
                 )
-            strict = self._is_strict(place, holder)
+            strict = is_condition and self._is_strict(place, holder)
             inner = query.this if isinstance(query, exp.Subquery) else query
             value = self._scalar(inner, found, scope, strict=strict)
             place.replace(value)
@@ -129,13 +135,14 @@ class Subqueries:
         result = self._subquery(query, scope)
         if len(result.outputs) != 1:
             raise InvalidError("a scalar subquery needs one column")
-        if not result.single:
-            raise UnsupportedError(f"the subquery {query.sql('spark')[:60]} may have several rows")
         column = column_of(result.outputs[0].column)
         node = result.node
+        if not result.single and not is_single_row(node, found.types):
+            raise UnsupportedError(f"the subquery {query.sql('spark')[:60]} may have several rows")
+        self.columns |= set(node.columns)
         if not result.open:
-            if isinstance(_below(node), Aggregate):
-                found.parts.append(node)  # exactly one row
+            if strict or is_one_row(node):
+                found.parts.append(node)  # where there is no row, the condition is not true
                 return column
             left = found.collapse()
             found.parts = [self._translator.key_join(JoinKind.LEFT, left, node, [])]
@@ -152,6 +159,7 @@ class Subqueries:
         marker = None
         if result.on_empty is not None:
             node, marker = self._translator.with_column(node, exp.true(), "found")
+            self.columns.add(marker)
         made = self._translator.key_join(JoinKind.LEFT, left, node, list(result.open))
         found.parts = [made]
         if marker is None:
@@ -169,15 +177,6 @@ class Subqueries:
                 raise UnsupportedError(
                     f"a subquery that refers to a query further out: {condition.sql('spark')}"
                 )
-
-
-def _below(node: Node) -> Node:
-    """What a chain of projections is over."""
-    from tailrace.views.plan import Project
-
-    while isinstance(node, Project):
-        node = node.input
-    return node
 
 
 def _is_null(tree: exp.Expr) -> exp.Expr:

@@ -28,6 +28,7 @@ from tailrace.views.plan import (
 )
 from tailrace.views.push_filters import filtered
 from tailrace.views.scope import (
+    EXACT_TYPES,
     Resolve,
     Scope,
     UnsupportedError,
@@ -41,6 +42,8 @@ from tailrace.views.scope import (
 from tailrace.views.subqueries import Subqueries
 from tailrace.views.time_windows import add_time_window
 from tailrace.views.windows import add_windows
+
+_UNKNOWN = exp.DataType.Type.UNKNOWN
 
 
 def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
@@ -126,18 +129,19 @@ class Translator(Relations):
     def _combined(self, query: exp.SetOperation, left: Result, right: Result) -> Result:
         if len(left.outputs) != len(right.outputs):
             raise InvalidError("both sides of a set operation need the same number of columns")
-        nodes = [self._aligned(result) for result in (left, right)]
+        nodes = self._as_doubles([self._aligned(result) for result in (left, right)])
         names = [output.name for output in left.outputs]
         if query.args.get("by_name"):
             raise UnsupportedError("UNION BY NAME")
-        columns = tuple(self._same_type(nodes, place, name) for place, name in enumerate(names))
+        columns = tuple(self._combined_column(nodes, n, name) for n, name in enumerate(names))
+        converted = frozenset(name for name in columns if name not in self.names.types)
         distinct = bool(query.args.get("distinct"))
         node: Node
         if isinstance(query, exp.Union):
             if distinct:
                 nodes = [_with_repeats(n) for n in nodes]
-            parts = [part for n in nodes for part in (n.parts if isinstance(n, Union) else (n,))]
-            node = Union(columns=columns, parts=tuple(parts))
+            parts = [part for n in nodes for part in _parts_of(n)]
+            node = Union(columns=columns, parts=tuple(parts), converted=converted)
             if distinct:
                 self.names.check_groupable(columns)
                 node = Aggregate(columns=columns, input=node, keys=columns, calls=())
@@ -145,14 +149,42 @@ class Translator(Relations):
             self.names.check_groupable(columns)
             word = "except" if isinstance(query, exp.Except) else "intersect"
             kind = SetKind(word if distinct else f"{word} all")
-            node = SetOperation(columns=columns, kind=kind, left=nodes[0], right=nodes[1])
+            node = SetOperation(
+                columns=columns, kind=kind, left=nodes[0], right=nodes[1], converted=converted
+            )
         outputs = [Output(name=n, column=c) for n, c in zip(names, columns, strict=True)]
         return Result(node=node, outputs=outputs)
 
-    def _same_type(self, nodes: list[Node], place: int, name: str) -> str:
-        kinds = [self.names.types.get(node.columns[place]) for node in nodes]
-        known = kinds[0] is not None and kinds[0] == kinds[1]
-        return self.names.new(name, kinds[0] if known else None)
+    def _combined_column(self, nodes: list[Node], place: int, name: str) -> str:
+        """A new column; its type is known if both sides' values stay what they are."""
+        sides = [column_of(node.columns[place]) for node in nodes]
+        common = self.names.common_type(*sides)
+        kinds = [self.names.types.get(side.name) for side in sides]
+        if common is None and all(kind is not None and kind.this != _UNKNOWN for kind in kinds):
+            shown = " and ".join(kind.sql("spark") for kind in kinds if kind is not None)
+            raise UnsupportedError(f"{name} is {shown}: cast one side's to the other's type")
+        return self.names.new(name, common)
+
+    def _as_doubles(self, nodes: list[Node]) -> list[Node]:
+        """Both sides of a set operation, with numbers made doubles where the other's are."""
+        double = exp.DataType.build("double")
+        places = [
+            place
+            for place, columns in enumerate(zip(*(node.columns for node in nodes), strict=True))
+            if _is_double_and_exact([self.names.types.get(column) for column in columns])
+        ]
+        if not places:
+            return nodes
+        return [
+            self.projected(
+                node,
+                [
+                    (c, exp.cast(column_of(c), double) if n in places else column_of(c))
+                    for n, c in enumerate(node.columns)
+                ],
+            )
+            for node in nodes
+        ]
 
     def _aligned(self, result: Result) -> Node:
         """A node with exactly the outputs, in their order."""
@@ -241,12 +273,13 @@ class Translator(Relations):
         # A subquery of a HAVING comes after the groups, and so has no part in them.
         trees = [_without_queries(tree) for tree in late.trees()]
         made = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
+        made.scalars = frozenset(subqueries.columns)
         result.node, result.single, result.open = made.node, made.single, made.open
         if made.single and result.open:
             result.on_empty = made.on_empty(late.items[0][1])
         late.rewrite(made.after)
         if late.having is not None:
-            holder = From(parts=[result.node])
+            holder = From(types=self.names.types, parts=[result.node])
             for condition in conjuncts(late.having):
                 left = subqueries.bound(condition, holder, scope)
                 if left is not None:
@@ -415,6 +448,17 @@ class Translator(Relations):
             offset=0 if offset is None else _number(offset.expression),
         )
         return replace(result, node=node, single=node.count == 1)
+
+
+def _is_double_and_exact(kinds: list[exp.DataType | None]) -> bool:
+    """Whether of two types one is double and the other that of exact numbers."""
+    found = [kind.this for kind in kinds if kind is not None]
+    return exp.DataType.Type.DOUBLE in found and not EXACT_TYPES.isdisjoint(found)
+
+
+def _parts_of(node: Node) -> tuple[Node, ...]:
+    """What a UNION ALL is of, if it can as well be part of a longer one."""
+    return node.parts if isinstance(node, Union) and not node.converted else (node,)
 
 
 def _with_repeats(node: Node) -> Node:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tailrace.views.plan import Node
+from tailrace.views.plan import Node, SetOperation, Union
 from tailrace.views.program import WEIGHT, Builder, State, Within
 from tailrace.views.scope import all_of
 from tailrace.views.trees import (
@@ -94,6 +94,12 @@ def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -
 def same_columns(columns: Sequence[str]) -> dict[str, str]:
     """Columns that an operator passes on under their names."""
     return {name: name for name in columns}
+
+
+def kept_columns(node: Union | SetOperation, part: Node) -> dict[str, str]:
+    """The columns that hold an input's own values, and their names there."""
+    pairs = zip(node.columns, part.columns, strict=True)
+    return {name: own for name, own in pairs if name not in node.converted}
 
 
 def column_items(pairs: Sequence[tuple[str, exp.Expr]]) -> list[exp.Expr]:

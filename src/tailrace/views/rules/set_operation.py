@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from tailrace.views.plan import SetKind, SetOperation
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, affected, difference
+from tailrace.views.rules.rule import Rule, affected, difference, kept_columns
 from tailrace.views.trees import select, sub
 
 
@@ -18,8 +18,7 @@ class SetOperationRule(Rule):
     ) -> exp.Query:
         sides = []
         for side in (node.left, node.right):
-            names = dict(zip(node.columns, side.columns, strict=True))
-            below = None if within is None else within.on(names)
+            below = None if within is None else within.on(kept_columns(node, side))
             named = [
                 exp.alias_(exp.column(own), name, copy=False)
                 for own, name in zip(side.columns, node.columns, strict=True)

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tailrace.views.plan import Node, Union
 from tailrace.views.program import Builder, State, Within
-from tailrace.views.rules.rule import Rule, weighted
+from tailrace.views.rules.rule import Rule, kept_columns, only_with, weighted
 from tailrace.views.trees import column, named, select, sub, union_all
 
 
@@ -18,10 +18,12 @@ class UnionRule(Rule):
     def rows(self, b: Builder, node: Union, state: State, within: Within | None) -> exp.Query:
         parts = []
         for part in node.parts:
-            names = dict(zip(node.columns, part.columns, strict=True))
+            names = kept_columns(node, part)
             below = None if within is None else within.on(names)
             parts.append(self._named(node, part, b.rows(part, state, below), weight=False))
-        return union_all(parts)
+        made = union_all(parts)
+        lost = within is not None and any(own in node.converted for own, _ in within.pairs)
+        return only_with(made, within, node.columns) if lost else made
 
     def delta(self, b: Builder, node: Union) -> exp.Query:
         parts = [
