@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import tailrace
 from tests.views.test_rules import SEED
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from tests.support.lakes import LakeArgs
+    import tailrace
 
 WIDTH = 200
 
@@ -50,23 +47,18 @@ VIEWS = {
 _MARKS = {name: [pytest.mark.stress] for name in ("long_case", "long_and", "parts")}
 
 
-@pytest.mark.parametrize("memory_rows", [0, 1_000_000])  # on Spark, in memory
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_MARKS.get(name, [])) for name in VIEWS])
-def test_a_long_view_follows_its_table(
-    sqlite_lake_args: LakeArgs, spark: SparkSession, name: str, memory_rows: int
-) -> None:
-    random = Random(f"{SEED}/{name}/{memory_rows}")
-    settings = tailrace.Settings(memory_rows=memory_rows)
+def test_a_long_view_follows_its_table(in_memory: tailrace.Lake, follow: Any, name: str) -> None:
+    random = Random(f"{SEED}/{name}")
     columns = {"id": "bigint", "a": "bigint", "b": "bigint", **_columns("bigint")}
-    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
-        table = lake.create_table("t", columns, primary_key="id")
-        table.upsert([_row(random, n) for n in range(40)])
-        view = lake.create_view(name, VIEWS[name], policy="incremental")
-        assert view.refresh().strategy == "build"
+    table = in_memory.create_table("t", columns, primary_key="id")
+    table.upsert([_row(random, n) for n in range(40)])
+
+    def change() -> None:
         table.upsert([_row(random, n) for n in (3, 5, 7, 40, 41)])
         table.delete("id IN (1, 2)")
-        assert view.refresh().strategy in ("merge", "rows")
-        assert view.verify().ok
+
+    assert set(follow({name: VIEWS[name]}, [change])) <= {"merge", "rows"}
 
 
 def _columns(kind: str) -> dict[str, str]:
