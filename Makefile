@@ -11,8 +11,8 @@ WITH_JAVA = JAVA_HOME="$$(tools/java.sh)" && export JAVA_HOME &&
 # For example: make test PYTEST_ARGS="-k commit -x"
 PYTEST_ARGS ?=
 PYTEST = $(WITH_JAVA) $(PYTHON_IN_VENV) -m pytest --durations=10
-# Two processes share the tests, each with a Spark of its own; PYTEST_ARGS=-n0 is one that does all.
-SHARED = -n 2
+# Three processes share the tests, each with a Spark of its own; PYTEST_ARGS=-n0 is one that does all.
+SHARED = -n 3
 # For example: make lock LOCK_FLAGS=--upgrade
 LOCK_FLAGS ?=
 

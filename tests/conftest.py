@@ -115,8 +115,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SparkSession]:
     """The one Spark session of the run."""
+    # What is asked once, over a few rows, is interpreted sooner than compiled. Spark compiles as it
+    # does elsewhere in `make stress`, and on a cluster and through Connect (`test_other_sparks`).
+    compiles = pytestconfig.option.markexpr == "stress"
     # The workers have to be this interpreter, and everything stays on the loopback interface.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -129,6 +134,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.local.dir", str(directory / "local"))
+        .config("spark.sql.codegen.wholeStage", str(compiles).lower())
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))

@@ -8,6 +8,7 @@ some rows get the values that queries ask for.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,8 @@ def generate(connection: duckdb.DuckDBPyConnection, asked: list[Wish]) -> dict[s
             aim.dimension(name, rows, random)
         if name == "catalog_sales":
             _relate(rows, made["store_returns"], random)
+        if name == "store_sales":
+            _give_prices(rows)
         made[name] = list({tuple(row[column] for column in key): row for row in rows}.values())
         aim.learn(name, made[name])
         found[name] = pa.Table.from_pylist(made[name], schema=taken.schema)
@@ -125,6 +128,13 @@ def _deal(name: str, rows: list[Row], made: Mapping[str, list[Row]]) -> None:
         for row in rows:
             if row[column] is not None:
                 row[column] = there[row[column] % len(there)]
+
+
+def _give_prices(sales: list[Row]) -> None:
+    """Let nothing be free: a query divides by what was sold on a day, which may be one thing."""
+    for row in sales:
+        if row["ss_sales_price"] is not None:
+            row["ss_sales_price"] = max(row["ss_sales_price"], Decimal("0.01"))
 
 
 def _relate(sales: list[Row], returns: list[Row], random: Random) -> None:
