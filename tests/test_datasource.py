@@ -23,6 +23,7 @@ from tailrace.datasource.writing import TableWriter, begin
 from tailrace.store.files import DataFile, Op
 from tests.oracle.values import bag as any_bag
 from tests.support.lakes import LakeArgs
+from tests.support.objects import data_files
 from tests.support.rows import bag, column
 
 if TYPE_CHECKING:
@@ -203,9 +204,7 @@ def test_files_that_cannot_match_are_not_read(
     table = lake.create_table("t", {"id": "bigint", "name": "string", "day": "date"})
     for n in range(3):
         table.append([{"id": n, "name": f"n{n}", "day": date(2024, 1, n + 1)}])
-    first, _, last = sorted(
-        sqlite_lake_args.data_directory.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns
-    )
+    first, _, last = data_files(lake, "t")
     first.unlink()
     last.unlink()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import tailrace
-from tests.support import process
+from tests.support import objects, process
 from tests.support.lakes import LakeArgs
 from tests.support.rows import column
 
@@ -49,13 +49,6 @@ def lake(sqlite_lake: tailrace.Lake) -> tailrace.Lake:
     return sqlite_lake
 
 
-def files(lake: tailrace.Lake, *, deletes: bool) -> list[Path]:
-    """The table's data files or delete files, in the order in which they were written."""
-    root = Path(lake._runtime.storage.data_path)
-    found = [path for path in root.rglob("*.parquet") if ("-delete" in path.name) is deletes]
-    return sorted(found, key=lambda path: path.stat().st_mtime_ns)
-
-
 def remove(first: Path, second: Path) -> None:
     first.unlink()
 
@@ -85,7 +78,7 @@ DAMAGES = [remove, truncate, empty, overwrite, swap]
 def test_a_damaged_object_is_named_by_whatever_needs_it(
     lake: tailrace.Lake, damage: Callable[[Path, Path], None], deletes: bool
 ) -> None:
-    first, second = files(lake, deletes=deletes)
+    first, second = (objects.delete_files if deletes else objects.data_files)(lake, "t")
     before = lake.snapshot
     damage(first, second)
     lake._runtime.deletes._cache.clear()
@@ -109,7 +102,7 @@ def test_a_damaged_object_is_named_by_whatever_needs_it(
 def test_an_object_that_spark_cannot_read_is_named_where_the_store_runs_spark(
     lake: tailrace.Lake,
 ) -> None:
-    first, second = files(lake, deletes=False)
+    first, second = objects.data_files(lake, "t")
     for damage in (truncate, remove):
         damage(first, second)
         with pytest.raises(tailrace.CorruptError, match=first.name):
@@ -120,8 +113,8 @@ def test_a_file_that_holds_other_rows_than_the_catalog_says_is_damaged(
     lake: tailrace.Lake,
 ) -> None:
     lake.table("t").append(some(50))
-    *_, single = files(lake, deletes=False)
-    shutil.copyfile(single, files(lake, deletes=False)[0])
+    first, *_, single = objects.data_files(lake, "t")
+    shutil.copyfile(single, first)
     with pytest.raises(tailrace.CorruptError, match="1 rows; the catalog says 3"):
         lake.table("t").to_arrow()
 

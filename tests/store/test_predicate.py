@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
 import tailrace
 from tailrace.store.predicate import necessary_conditions
 from tests.store.test_schema import make
+from tests.support import objects
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,7 @@ def test_a_delete_opens_only_the_files_that_can_match(sqlite_lake: tailrace.Lake
         table.append([{"id": start + i, "note": "x"} for i in range(10)])
     snapshot = sqlite_lake.snapshot
     # The objects that must not be opened are gone: opening one would be an error.
-    files = sorted(
-        (file for file in Path(sqlite_lake._runtime.storage.data_path).rglob("*.parquet")),
-        key=lambda file: file.stat().st_mtime_ns,
-    )
+    files = objects.data_files(sqlite_lake, "t")
     for file in (files[0], files[2]):
         file.rename(file.with_suffix(".away"))
     table.delete("id >= 105 AND id < 150")
