@@ -11,7 +11,7 @@ from tailrace.errors import InvalidError
 from tailrace.propagation.job import Kind
 from tailrace.propagation.reading import Reading, only
 from tailrace.store.changes import DELETE, INSERT, Feed
-from tailrace.store.schema import CHANGE, TableInfo, fold, quoted_name, split_name
+from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.types import quote
 
@@ -25,11 +25,20 @@ if TYPE_CHECKING:
 class SourceChanges:
     """The changes of one source."""
 
-    def __init__(self, runtime: Runtime, reading: Reading, columns: list[str] | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        reading: Reading,
+        columns: list[str] | None,
+        *,
+        snapshots: bool = False,
+    ) -> None:
+        """With `snapshots`, rows begin with `_snapshot`: which one inserted or deleted them."""
         self._runtime, self._reading = runtime, reading
         info = reading.info
         self.info: TableInfo = info if columns is None else info.narrowed(columns)
-        self._names = [column.name for column in self.info.columns]
+        names = [column.name for column in self.info.columns]
+        self._names = [SNAPSHOT, *names] if snapshots else names
 
     @property
     def plan(self) -> Feed | Scan:
@@ -62,7 +71,7 @@ class SourceChanges:
 
     def table(self) -> pa.Table:
         """All of them in memory, if they are small: `_change`, then the columns."""
-        return self._reading.table()
+        return self._reading.table().drop_columns([SNAPSHOT])
 
     @property
     def inserts(self) -> DataFrame:

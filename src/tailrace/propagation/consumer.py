@@ -67,6 +67,8 @@ class Consumer:
     tends = False
     # Whether a range that failed is tried again as it was: a consumer may have told others of it.
     repeats_ranges = True
+    # Whether changes come with the snapshot of each row.
+    snapshots = False
     # Whether its jobs are dropped with their source, rather than left with an error.
     goes_with_source = False
 
@@ -116,8 +118,10 @@ class Consumer:
 class FunctionConsumer(Consumer):
     """A user's function."""
 
-    def __init__(self, function: Callable[..., Any], columns: Columns) -> None:
-        self._function, self._columns = function, columns
+    def __init__(
+        self, function: Callable[..., Any], columns: Columns, *, snapshots: bool = False
+    ) -> None:
+        self._function, self._columns, self.snapshots = function, columns, snapshots
 
     def columns(
         self,
@@ -140,11 +144,14 @@ _registered: dict[str, Consumer] = {}
 _modules: dict[str, str] = {}
 
 
-def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Function], Function]:
+def consumer(
+    name: str | object, *, columns: Columns = None, snapshots: bool = False
+) -> Callable[[Function], Function]:
     """Register a function as the consumer of that name.
 
     `columns` are those of the source that it needs (with several sources, a dict of them by
-    table); without, it gets all.
+    table); without, it gets all. With `snapshots`, rows begin with `_snapshot`, the number of the
+    snapshot that inserted or deleted each; at a first run, of the one that is read.
 
         @tailrace.consumer("audit")
         def audit(changes, txn, job):
@@ -159,7 +166,7 @@ def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Functi
         ):
             raise InvalidError(f"{name!r} is a built-in kind: choose another name")
         _check_function(name, function)
-        register_consumer(name, FunctionConsumer(function, columns))
+        register_consumer(name, FunctionConsumer(function, columns, snapshots=snapshots))
         return function
 
     return register
