@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.errors import (
     ConflictError,
@@ -34,6 +35,7 @@ from tailrace.propagation.job import Job, State
 from tailrace.propagation.node import live_nodes
 from tailrace.propagation.spec import complete, updated
 from tailrace.propagation.status import STOPPED, JobStatus, statuses
+from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import check_name, fold, quoted_name, split_name
@@ -111,6 +113,7 @@ class Jobs:
         if spec["sources"] and len({info.id for info in infos}) != len(infos):
             raise InvalidError("a spec's sources name a table twice")
         with self._runtime.database.read() as connection:
+            _check_retention(connection, spec)
             old = joblog.find(connection, self._runtime.tenant, home, name)
             dropped = old is None or txn.acts_for(old.job_id)  # by this very transaction
             if not dropped and not _has_lost_a_source(connection, old.job_id):
@@ -300,6 +303,7 @@ class Jobs:
         def change(connection: sa.Connection, row: Any) -> None:
             old = json.loads(row.spec)
             new = updated(old, spec)
+            _check_retention(connection, new)
             consumer = find_consumer(row.kind)
             if consumer is not None:
                 consumer.check_update(old["consumer"], new["consumer"])
@@ -509,6 +513,18 @@ def _refuse_if_needed(above: Sequence[Any], row: Any) -> None:
         raise InvalidError(
             f"{row.home}/{row.name} cannot be dropped while others stand on it ({names}): "
             "drop them first, or all of them with cascade=True"
+        )
+
+
+def _check_retention(connection: sa.Connection, spec: dict[str, Any]) -> None:
+    asked = spec.get("retention")
+    if asked is None:
+        return
+    longest = configuration.read(connection).longest_retention
+    if parse_interval(asked) > longest:
+        raise InvalidError(
+            f"a job of this lake can keep at most {longest} of history, not {asked}: ask for less, "
+            "or the lake's owner for lake.configure(longest_retention=…)"
         )
 
 

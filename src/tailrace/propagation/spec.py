@@ -1,7 +1,7 @@
 """A job's spec: what users write as a dict, checked and completed.
 
 {"trigger": {"job_type": "periodic", "schedule": {"interval": "10s"}},
-"priority": 5, "timeout": "10m", "sources": ["sales.orders", "sales.customers"],
+"priority": 5, "timeout": "10m", "retention": "3d", "sources": ["sales.orders", "sales.customers"],
 "consumer": {"kind": "replica", "table": "sales.copy"}}
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from tailrace.errors import InvalidError
 from tailrace.propagation.trigger import check_trigger, parse_interval
 
-_FIELDS = ("trigger", "priority", "timeout", "sources", "consumer")
+_FIELDS = ("trigger", "priority", "timeout", "retention", "sources", "consumer")
 _DEFAULTS: dict[str, Any] = {
     "trigger": {"job_type": "default", "schedule": {}},
     "priority": 0,
@@ -63,8 +63,9 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     priority = spec["priority"]
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > 2**31:
         raise InvalidError(f"a priority is a whole number, higher first, not {priority!r}")
-    if spec["timeout"] is not None:
-        parse_interval(spec["timeout"])
+    for name in ("timeout", "retention"):
+        if spec.get(name) is not None:
+            parse_interval(spec[name])
     sources = spec["sources"]
     if not isinstance(sources, list | tuple) or not all(isinstance(s, str) for s in sources):
         raise InvalidError("a spec's sources are a list of table names")
@@ -78,6 +79,8 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
         "sources": list(sources),
         "consumer": dict(consumer),
     }
+    if spec.get("retention") is not None:  # history that is kept for it; the lake's may be longer
+        checked["retention"] = spec["retention"]
     try:
         # As it will be read again: a spec is what JSON makes of it.
         stored: dict[str, Any] = json.loads(json.dumps(checked, allow_nan=False))
