@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
+from tailrace.catalog.clock import DatabaseClock
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tailrace.clock import Clock, SystemClock
+from tailrace.configuration import Configuration
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, normalize_data_path
@@ -30,7 +33,7 @@ from tailrace.propagation.node import live_nodes
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
-from tailrace.store import lookup
+from tailrace.store import lookup, outcome
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.purge import Purge, purges
@@ -93,7 +96,6 @@ def connect(
     """
     check_name(tenant, "tenant")
     settings = settings or Settings()
-    clock = clock or SystemClock()
     place = None if data is None else normalize_data_path(data)
     beside = None
     if isinstance(lake, str) and "://" in lake:
@@ -109,10 +111,13 @@ def connect(
         beside = normalize_data_path(directory / "data")
         database = Database(directory / CATALOG_FILE, lock_timeout=settings.lock_timeout)
     creator = f"Tailrace {__version__}"
+    clock = clock or (SystemClock() if database.is_sqlite else DatabaseClock(database))
     try:
         stored = open_catalog(
             database, data_path=place, beside=beside, now=clock.now(), creator=creator
         )
+        with database.read() as connection:
+            database.commit_timeout = configuration.read(connection).commit_timeout
     except BaseException:
         database.close()
         raise
@@ -144,7 +149,7 @@ class Lake:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
+        self._heartbeat = Heartbeat(runtime.database, runtime.clock)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
         self._services: list[Service | Serving] = []
 
@@ -225,12 +230,52 @@ class Lake:
         with self._runtime.database.read() as connection:
             return lookup.changed_tables(connection, since, self._runtime.tenant)
 
-    def transaction(self) -> Transaction:
+    def transaction(self, *, idempotency_key: str | None = None) -> Transaction:
         """Begin a transaction: `with lake.transaction() as txn: txn.table(…).append(…)`.
 
-        It commits at the end of the block, all tables as one snapshot; an error rolls back.
+        It commits at the end of the block, all tables as one snapshot; an error rolls back. Of
+        those with the same `idempotency_key`, the first is committed; the others have no effect,
+        and end with the snapshot of the first. So whoever is not sure whether something was done
+        can do it again. A key is remembered for as long as history is kept.
         """
-        return Transaction(self._runtime, self._heartbeat)
+        return Transaction(self._runtime, self._heartbeat, idempotency_key=idempotency_key)
+
+    def outcome(self, transaction_id: str) -> int | None:
+        """The snapshot as which a transaction committed, or None if it has not.
+
+        For one that ended with CommitUnknownError; None is then final: nothing was done.
+        """
+        if not isinstance(transaction_id, str):
+            raise InvalidError(f"a transaction's id is a text, not {transaction_id!r:.50}")
+        return outcome.ask(self._runtime, transaction_id)
+
+    # --- what holds for the whole lake --------------------------------------------------------
+
+    @property
+    def configuration(self) -> Configuration:
+        """How long the lake keeps things and waits for them, whoever has it open."""
+        with self._runtime.database.read() as connection:
+            return configuration.read(connection)
+
+    def configure(self, **changes: timedelta) -> Configuration:
+        """Change the lake's configuration: `lake.configure(snapshot_retention=timedelta(days=30))`.
+
+        For the lake's owner, the default tenant. Others that have the lake open learn of it
+        within minutes.
+        """
+        self._check_owner("configure")
+        with self._runtime.database.lock() as connection:
+            changed = configuration.read(connection).changed(changes)
+            configuration.write(connection, changed)
+        self._runtime.database.commit_timeout = changed.commit_timeout
+        return changed
+
+    def _check_owner(self, what: str) -> None:
+        if self._runtime.tenant != lookup.DEFAULT_TENANT:
+            raise InvalidError(
+                f"lake.{what}() concerns all tenants: it is for the lake's owner, who connects "
+                "without tenant="
+            )
 
     def create_schema(self, name: str) -> int:
         """Create a schema."""
@@ -245,15 +290,30 @@ class Lake:
         return txn.snapshot
 
     def create_table(
-        self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None
+        self,
+        name: str,
+        columns: Any,
+        *,
+        primary_key: Iterable[str] | str | None = None,
+        indexes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Table:
         """Create a table.
 
         Columns are a dict of Spark type names (`{"id": "bigint", "note": "string not null"}`), an
-        Arrow schema or a Spark schema. A schema that the name mentions must exist.
+        Arrow schema or a Spark schema. A schema that the name mentions must exist. Indexes are
+        created in the same commit: `{"note_ft": {"using": "fulltext", "columns": ["note"]}}`, with
+        the arguments of `create_index`.
         """
         with self.transaction() as txn:
             txn.create_table(name, columns, primary_key=primary_key)
+            for index, described in (indexes or {}).items():
+                try:
+                    self.add_index(txn, name, index, **described)
+                except TypeError as error:
+                    raise InvalidError(
+                        f'the index {index!r} is described as {{"using": "fulltext", "columns": '
+                        '["note"]}, and may have options, trigger and priority'
+                    ) from error
         return self.table(name)
 
     def drop_table(self, name: str, *, cascade: bool = False) -> int:
@@ -372,6 +432,23 @@ class Lake:
             table, name, using, columns, options, trigger=trigger, priority=priority
         )
 
+    def add_index(
+        self,
+        txn: Transaction,
+        table: str,
+        name: str,
+        *,
+        using: str,
+        columns: Sequence[str] | str,
+        options: Mapping[str, Any] | None = None,
+        trigger: str | Mapping[str, Any] | None = None,
+        priority: int = 0,
+    ) -> None:
+        """The same as part of a transaction, which may create the table, too."""
+        self._indexes.add(
+            txn, table, name, using, columns, options, trigger=trigger, priority=priority
+        )
+
     def index(self, table: str, name: str) -> Index:
         """An index of a table."""
         return self._indexes.get(table, name)
@@ -416,17 +493,20 @@ class Lake:
         )
 
     def sweep(self) -> Sweep:
-        """Delete the objects of transactions that ended without a commit."""
+        """Delete the objects of transactions that ended without a commit. For the lake's owner."""
+        self._check_owner("sweep")
         return sweep(self._runtime)
 
     def purge(self) -> Purge:
-        """Remove snapshots that are older than `Settings.snapshot_retention` and that no job needs.
+        """Remove snapshots older than `configuration.snapshot_retention` that no job needs.
 
         Also what only they showed: rows of the catalog at once, objects after a time for readers
-        to finish. Says what it did, and what needs the oldest snapshot that is left.
+        to finish. Says what it did, and what needs the oldest snapshot that is left. For the
+        lake's owner.
         """
         check_outside("lake.purge()")
-        return self._shown(purging.purge(self._runtime))
+        self._check_owner("purge")
+        return purging.purge(self._runtime)
 
     def purges(self, limit: int = 100) -> list[Purge]:
         """The last purges that removed something, newest first."""

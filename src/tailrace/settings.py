@@ -1,6 +1,7 @@
-"""The limits and intervals of an open lake, with the reason for each default.
+"""The limits and intervals of one process, with the reason for each default.
 
-A setting changes how work is done, never what a result is.
+A setting changes how work is done here, never what a result is. What others depend on too, such as
+how long history is kept, is the lake's: see `configuration`.
 """
 
 from __future__ import annotations
@@ -43,13 +44,6 @@ class Settings:
     cache_bytes: int = 10 * 1024**3
     # How long a commit waits for the catalog's lock.
     lock_timeout: timedelta = timedelta(seconds=30)
-    # A transaction whose heartbeat is older than this is dead: it can no longer commit.
-    transaction_timeout: timedelta = timedelta(minutes=15)
-    # How long an object outlives its removal from the catalog, for readers that still run.
-    object_grace: timedelta = timedelta(hours=1)
-    # How long snapshots are kept for time travel and change feeds; those that a job or a running
-    # transaction still needs stay longer.
-    snapshot_retention: timedelta = timedelta(days=7)
     # Files that a purge takes out of the catalog, and objects that it deletes, in a second at
     # most: readers and writers want the catalog and the storage too.
     purge_rate: int = 500

@@ -14,6 +14,7 @@ import pytest
 import tailrace
 from tests.indexes.model import Model, having, keys
 from tests.support import children, counted, servers, victim
+from tests.support.lakes import configure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,8 +94,8 @@ def test_the_same_at_more_steps_on_every_catalog(lake_args: LakeArgs, step: str,
 
 
 def test_what_a_killed_process_wrote_is_swept(sqlite_lake_args: LakeArgs) -> None:
-    settings = replace(SETTINGS, transaction_timeout=timedelta(0))
-    with sqlite_lake_args.connect(settings=settings) as lake:
+    with sqlite_lake_args.connect(settings=SETTINGS) as lake:
+        configure(lake, transaction_timeout=timedelta(0))
         model = Model(lake, Random(8))
         model.make()
         model.step()

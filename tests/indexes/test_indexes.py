@@ -12,6 +12,7 @@ import tailrace
 from tailrace.catalog import tables as t
 from tailrace.indexes.rows import is_steady
 from tests.indexes.model import keys, scores, scores_of
+from tests.support.lakes import configure
 from tests.support.process import wait_until
 
 if TYPE_CHECKING:
@@ -624,10 +625,9 @@ def test_a_purge_removes_what_no_snapshot_shows(
 ) -> None:
     from datetime import timedelta
 
-    settings = tailrace.Settings(
-        merge_segments=2, snapshot_retention=timedelta(0), object_grace=timedelta(0)
-    )
+    settings = tailrace.Settings(merge_segments=2)
     with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        configure(lake, snapshot_retention=timedelta(0), object_grace=timedelta(0))
         table = fill(lake)
         words = text_index(lake)
         for number in range(10, 16):
@@ -875,15 +875,15 @@ def test_a_paused_index_whose_history_was_purged(
 ) -> None:
     from datetime import timedelta
 
-    settings = tailrace.Settings(snapshot_retention=timedelta(0))
-    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+    with sqlite_lake_args.connect(spark=spark) as lake:
+        lake.configure(snapshot_retention=timedelta(0))
         table = fill(lake)
         text_index(lake)
         lake.jobs.pause("review", "words")
         table.append([{**ROWS[0], "id": 7}])
         lake.create_table("other", {"id": "int"}).append([{"id": 1}])
         lake.purge()
-    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+    with sqlite_lake_args.connect(spark=spark) as lake:
         words = lake.index("review", "words")
         with pytest.raises(tailrace.UnavailableError, match="was purged"):
             words.search("late")

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
+from tailrace.configuration import Configuration
 from tailrace.propagation import joblog
 from tailrace.propagation.job import Claim, State, Work
 from tailrace.propagation.joblog import FencedError
@@ -101,8 +103,10 @@ class World:
             upkeep_interval=timedelta(minutes=self.random.choice([2, 60])),
             drop_retention=timedelta(minutes=5),
             iteration_snapshots=self.random.choice([2, 1000]),
-            snapshot_retention=timedelta(seconds=self.random.choice([0, 10, 20])),
         )
+        retention = timedelta(seconds=self.random.choice([0, 10, 20]))
+        with database.lock() as connection:
+            configuration.write(connection, Configuration(snapshot_retention=retention))
         self.purges = seed % 5 == 0  # not in all of them: it takes its time
         self.runtime = Runtime(
             database=database,

@@ -26,13 +26,17 @@ def run(
     step: str,
     nth: int,
     settings: tailrace.Settings | None = None,
+    how: signal.Signals = signal.SIGKILL,
 ) -> None:
-    """Do `work(lake, *arguments)`, and die when a step is reached for the nth time."""
+    """Do `work(lake, *arguments)`, and die when a step is reached for the nth time.
+
+    Or get another signal: SIGSTOP freezes the process there.
+    """
     reached = itertools.count(1)
 
     def on_step(name: str) -> None:
         if name == step and next(reached) == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), how)
 
     if step == HALF_WRITTEN:
         _announce_half_written(on_step)

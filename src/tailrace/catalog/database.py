@@ -18,17 +18,37 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
+from tailrace.configuration import Configuration
 from tailrace.errors import CorruptError, InvalidError, UnavailableError
 
 # Any constant will do; it names the commit lock of a lake's database in PostgreSQL.
 _ADVISORY_LOCK = 0x7461696C72616365
 # Beyond those kept open: a worker that waits for the lock holds one.
 _MOST_CONNECTIONS = 100
+# Of the server's sessions, so that one whose client's machine is gone ends, and lets go of what it
+# holds: after half a minute if the client does not answer, at last if it does not say anything.
+_SESSION = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "4",
+    "idle_in_transaction_session_timeout": "1h",
+}
+# The same of our side, in libpq's words: a server that is gone is an error, and no eternal wait.
+_CLIENT = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 # What PostgreSQL calls out at the end of each transaction under the lock.
 CHANNEL = "tailrace"
 
 
 T = TypeVar("T")
+
+
+class CommitLostError(UnavailableError):
+    """COMMIT was sent and no answer came: it may have happened. See `store.outcome`."""
 
 
 def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
@@ -43,6 +63,8 @@ class Database:
 
     def __init__(self, url: str | Path, *, lock_timeout: timedelta) -> None:
         self._timeout = lock_timeout
+        # How long a transaction that holds the lock may be silent, on PostgreSQL.
+        self.commit_timeout = Configuration().commit_timeout
         if isinstance(url, Path):
             self.url = sa.URL.create("sqlite", database=str(url))
         else:
@@ -74,7 +96,12 @@ class Database:
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         # A catalog read must not hang for ever on a server that has gone away.
-        arguments = {"connect_timeout": max(2, int(self._timeout.total_seconds()))}
+        arguments: dict[str, Any] = {"connect_timeout": max(2, int(self._timeout.total_seconds()))}
+        arguments |= {name: value for name, value in _CLIENT.items() if name not in self.url.query}
+        if "options" not in self.url.query:
+            arguments["options"] = " ".join(
+                f"-c {name}={value}" for name, value in _SESSION.items()
+            )
         return sa.create_engine(
             self.url, connect_args=arguments, pool_pre_ping=True, max_overflow=_MOST_CONNECTIONS
         )
@@ -128,21 +155,39 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """A transaction that creates no snapshot."""
-        with (
-            self._faults(),
-            self.engine.connect().execution_options(immediate=True) as connection,
-            connection.begin(),
-        ):
-            yield connection
+        """A transaction that creates no snapshot; CommitLostError if its end is not known."""
+        sent = False
+        try:
+            with (
+                self._faults(),
+                self.engine.connect().execution_options(immediate=True) as connection,
+                connection.begin(),
+            ):
+                yield connection
+                sent = True
+        except UnavailableError as error:
+            if sent and not isinstance(error, CommitLostError):
+                raise CommitLostError(*error.args) from error.__cause__
+            raise
 
     @contextmanager
     def lock(self) -> Iterator[sa.Connection]:
         """The transaction of a commit: no other commit runs until it ends."""
         with self.write() as connection:
             if not self.is_sqlite:
-                milliseconds = int(self._timeout.total_seconds() * 1000)
-                connection.execute(sa.text(f"SET LOCAL lock_timeout = {milliseconds:d}"))
+                # Who hangs with the lock in hand is put out by the server, and cannot commit.
+                limits = {
+                    "lock_timeout": self._timeout,
+                    "idle_in_transaction_session_timeout": self.commit_timeout,
+                }
+                connection.execute(
+                    sa.select(
+                        *(
+                            sa.func.set_config(name, f"{limit.total_seconds():.3f}s", True)
+                            for name, limit in limits.items()
+                        )
+                    )
+                )
                 # Called out when this transaction commits, and not before.
                 lock = sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)
                 connection.execute(sa.select(lock, sa.func.pg_notify(CHANNEL, "")))
@@ -154,20 +199,30 @@ class Database:
     def _faults(self) -> Iterator[None]:
         try:
             yield
-        except (exc.OperationalError, exc.TimeoutError) as error:
+        except (exc.DBAPIError, exc.TimeoutError) as error:
+            if not _is_away(error):
+                self._raise_damage(error)
+                raise
             # The driver's own text has no password in it; SQLAlchemy's adds the statement only.
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             where = self.url.render_as_string(hide_password=True)
             raise UnavailableError(f"the catalog {where} did not answer: {reason}") from error
-        except exc.DatabaseError as error:
-            # Of no kind of its own: what SQLite says of a file that is damaged, or none of its.
-            if type(error) is exc.DatabaseError and self.is_sqlite:
-                raise CorruptError(f"the catalog {self.url.database}: {error.orig}") from error
-            raise
+
+    def _raise_damage(self, error: Exception) -> None:
+        # Of no kind of its own: what SQLite says of a file that is damaged, or none of its.
+        if type(error) is exc.DatabaseError and self.is_sqlite:
+            raise CorruptError(f"the catalog {self.url.database}: {error.orig}") from error
 
     def close(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()
+
+
+def _is_away(error: exc.DBAPIError | exc.TimeoutError) -> bool:
+    """Whether the database did not answer, or ended the connection, whatever it calls that."""
+    if isinstance(error, exc.OperationalError | exc.TimeoutError):
+        return True
+    return error.connection_invalidated
 
 
 def _postgres_url(url: str) -> sa.URL:

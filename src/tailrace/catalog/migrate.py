@@ -48,6 +48,10 @@ def _create_indexes(connection: sa.Connection) -> None:
     connection.execute(sa.insert(t.counter).values(name="segment", value=0))
 
 
+def _create_outcomes(connection: sa.Connection) -> None:
+    t.outcomes.create_all(connection)
+
+
 # Migration n turns version n into n + 1. Never change one that was released: append.
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_store,
@@ -57,6 +61,7 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     system_views.create_all,
     _create_indexes,
     system_views.create_indexes,
+    _create_outcomes,
 )
 
 
