@@ -19,7 +19,7 @@ import psycopg
 from tests.support import memory, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 USER = "tailrace"
 FIND = Path(__file__).parents[2] / "tools" / "postgres.sh"
@@ -49,9 +49,38 @@ class PostgresServer:
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+class KillablePostgres:
+    """A server that a test can kill, and start again where it was."""
+
+    def __init__(self, start_on: Callable[[int], subprocess.Popen[bytes]]) -> None:
+        self._start_on = start_on
+        self._process, port = process.start_on_free_port(start_on)
+        self.server = PostgresServer(port=port)
+
+    def kill(self) -> None:
+        """End it at once, with all its sessions: the next start recovers."""
+        process.stop(self._process, (signal.SIGQUIT, signal.SIGKILL))
+
+    def start(self) -> None:
+        """Start it again."""
+        self._process = self._start_on(self.server.port)
+
+    def stop(self) -> None:
+        """End it for good."""
+        # To PostgreSQL, interrupt is a fast and quit an immediate end; its children go with it.
+        process.stop(self._process, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
+
+
 @contextlib.contextmanager
 def run_postgres() -> Iterator[PostgresServer]:
     """Run a server while the block lasts."""
+    with run_killable_postgres() as running:
+        yield running.server
+
+
+@contextlib.contextmanager
+def run_killable_postgres() -> Iterator[KillablePostgres]:
+    """The same, for a test that kills it."""
     programs = Path(_find_programs())
     account = _account()
     home = _directory_for(account)
@@ -78,12 +107,11 @@ def run_postgres() -> Iterator[PostgresServer]:
                 **account,
             )
 
-        server, port = process.start_on_free_port(start_on)
+        running = KillablePostgres(start_on)
         try:
-            yield PostgresServer(port=port)
+            yield running
         finally:
-            # To PostgreSQL, interrupt is a fast and quit an immediate end; its children go with it.
-            process.stop(server, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
+            running.stop()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

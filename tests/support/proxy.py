@@ -47,7 +47,11 @@ class Proxy:
                 if self._away:
                     client.close()
                     continue
-                server = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # nobody there
+                    client.close()
+                    continue
                 with self._lock:
                     self._open |= {client, server}
                 for source, target, is_client in ((client, server, True), (server, client, False)):

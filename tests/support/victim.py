@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from tailrace import errors
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -65,6 +67,14 @@ def several_writes(lake: tailrace.Lake, number: int) -> None:
         txn.create_table(f"extra_{number}", {"n": "bigint"}).append([{"n": number}])
         # Changed once more: this file of the transaction itself gets a delete file.
         account.upsert([{"id": first + 9, "v": "newer"}])
+
+
+def told_writes(lake: tailrace.Lake, number: int) -> None:
+    """The same; the process ends with 7 if it was told that nothing was done."""
+    try:
+        several_writes(lake, number)
+    except (errors.UnavailableError, errors.ConflictError):
+        os._exit(7)
 
 
 def give_up(lake: tailrace.Lake, number: int) -> None:
