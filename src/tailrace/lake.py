@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tailrace.arguments import Count, Name, Port, SnapshotId, TableName, checked, show
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tailrace.clock import Clock, SystemClock
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
-from tailrace.objects.storage import Storage, normalize_data_path
+from tailrace.objects.storage import Storage, absolute, normalize_data_path
 from tailrace.propagation import purging
 from tailrace.propagation.consumer import register_module
 from tailrace.propagation.history import Usage, usage
@@ -35,7 +37,7 @@ from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.purge import Purge, purges
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import check_name, is_hidden, split_name
+from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
@@ -72,12 +74,13 @@ class Snapshot:
     changes: str  # what the commit did, in DuckLake's notation
 
 
+@checked
 def connect(
     lake: str | Path,
     *,
     data: str | Path | None = None,
     spark: SparkSession | None = None,
-    tenant: str = lookup.DEFAULT_TENANT,
+    tenant: Name = lookup.DEFAULT_TENANT,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
     clock: Clock | None = None,
@@ -91,7 +94,8 @@ def connect(
     what is not given comes from the environment. Spark starts at the first call that needs it,
     unless a session is given. A `tenant` sees and touches its own schemas and jobs only.
     """
-    check_name(tenant, "tenant")
+    if spark is not None and not hasattr(spark, "createDataFrame"):
+        raise InvalidError(f"connect(spark=…) takes a SparkSession, not {show(spark)}")
     settings = settings or Settings()
     clock = clock or SystemClock()
     place = None if data is None else normalize_data_path(data)
@@ -99,10 +103,11 @@ def connect(
     if isinstance(lake, str) and "://" in lake:
         database = Database(lake, lock_timeout=settings.lock_timeout)
     else:
-        directory = Path(lake).expanduser().absolute()
-        if directory.exists() and not directory.is_dir():
-            raise InvalidError(f"{directory} is a file: a lake is a directory")
+        _check_directory(lake)
+        directory = absolute(lake)
         try:
+            if directory.exists() and not directory.is_dir():
+                raise InvalidError(f"{directory} is a file: a lake is a directory")
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidError(f"no lake can be made at {directory}: {error.strerror}") from error
@@ -113,18 +118,12 @@ def connect(
         stored = open_catalog(
             database, data_path=place, beside=beside, now=clock.now(), creator=creator
         )
+        storage = Storage(stored, storage_options)
+        if storage.local is not None:
+            _make_place(storage.local)
     except BaseException:
         database.close()
         raise
-    storage = Storage(stored, storage_options)
-    if storage.local is not None:
-        try:
-            storage.local.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            database.close()
-            raise InvalidError(
-                f"the lake's objects cannot lie in {storage.local}: {error.strerror}"
-            ) from error
     runtime = Runtime(
         database=database,
         storage=storage,
@@ -139,6 +138,25 @@ def connect(
     return Lake(runtime)
 
 
+def _check_directory(lake: str | Path) -> None:
+    """Refuse what was meant for an address, and must not become a directory's name."""
+    if re.match(r"postgres\w*(\+\w+)?:|(host|port|user|password|dbname)\s*=", str(lake)):
+        raise InvalidError(
+            "a lake is a directory or postgresql://user@host/database: this looks like an address "
+            "in another form"
+        )
+
+
+def _make_place(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidError(
+            f"the lake's objects cannot lie in {directory}: {error.strerror}"
+        ) from error
+
+
+@checked
 class Lake:
     """An open lake; see `connect`. Safe to use from several threads."""
 
@@ -207,7 +225,7 @@ class Lake:
             found = lookup.list_tables(connection, moment, self._runtime.tenant)
             return [f"{schema}.{name}" for schema, name in found if not is_hidden(name)]
 
-    def table(self, name: str) -> Table:
+    def table(self, name: TableName) -> Table:
         """A table: `"sales.orders"`, or `"orders"` in the schema `main`."""
         schema, plain = split_name(name)
         with self._runtime.database.read() as connection:
@@ -220,7 +238,7 @@ class Lake:
                 )
         return Table(self._runtime, schema, plain, begin=self.transaction)
 
-    def changed_tables(self, since: int) -> list[tuple[int, int]]:
+    def changed_tables(self, since: SnapshotId) -> list[tuple[int, int]]:
         """Ids of the tables whose rows changed after a snapshot, and when they did last."""
         with self._runtime.database.read() as connection:
             return lookup.changed_tables(connection, since, self._runtime.tenant)
@@ -232,20 +250,20 @@ class Lake:
         """
         return Transaction(self._runtime, self._heartbeat)
 
-    def create_schema(self, name: str) -> int:
+    def create_schema(self, name: Name) -> int:
         """Create a schema."""
         with self.transaction() as txn:
             txn.create_schema(name)
         return txn.snapshot
 
-    def drop_schema(self, name: str) -> int:
+    def drop_schema(self, name: Name) -> int:
         """Drop an empty schema."""
         with self.transaction() as txn:
             txn.drop_schema(name)
         return txn.snapshot
 
     def create_table(
-        self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None
+        self, name: TableName, columns: Any, *, primary_key: Iterable[Name] | Name | None = None
     ) -> Table:
         """Create a table.
 
@@ -256,7 +274,7 @@ class Lake:
             txn.create_table(name, columns, primary_key=primary_key)
         return self.table(name)
 
-    def drop_table(self, name: str, *, cascade: bool = False) -> int:
+    def drop_table(self, name: TableName, *, cascade: bool = False) -> int:
         """Drop a table, and its indexes. Older snapshots still have it.
 
         Refused while views read it; with `cascade` they are dropped, too.
@@ -289,7 +307,7 @@ class Lake:
 
     def create_view(
         self,
-        name: str,
+        name: TableName,
         query: str,
         *,
         trigger: str | Mapping[str, Any] | None = None,
@@ -311,7 +329,7 @@ class Lake:
             name, query, trigger=trigger, policy=policy, priority=priority, replace=replace
         )
 
-    def view(self, name: str) -> View:
+    def view(self, name: TableName) -> View:
         """A view: `"sales.by_customer"`."""
         return self._views.get(name)
 
@@ -319,7 +337,7 @@ class Lake:
         """The names of all views, with their schemas."""
         return self._views.names()
 
-    def drop_view(self, name: str, *, cascade: bool = False) -> None:
+    def drop_view(self, name: TableName, *, cascade: bool = False) -> None:
         """Drop a view. Refused while other views read it, unless `cascade` drops them, too."""
         self._views.drop(name, cascade=cascade)
 
@@ -349,11 +367,11 @@ class Lake:
 
     def create_index(
         self,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         *,
         using: str,
-        columns: Sequence[str] | str,
+        columns: Sequence[Name] | Name,
         options: Mapping[str, Any] | None = None,
         trigger: str | Mapping[str, Any] | None = None,
         priority: int = 0,
@@ -372,31 +390,31 @@ class Lake:
             table, name, using, columns, options, trigger=trigger, priority=priority
         )
 
-    def index(self, table: str, name: str) -> Index:
+    def index(self, table: TableName, name: Name) -> Index:
         """An index of a table."""
         return self._indexes.get(table, name)
 
-    def find_index(self, name: str) -> Index:
+    def find_index(self, name: TableName) -> Index:
         """An index by its name, with its table before it if several have that name."""
         return self._indexes.named(name)
 
-    def indexes(self, table: str | None = None) -> list[Index]:
+    def indexes(self, table: TableName | None = None) -> list[Index]:
         """All indexes, or those of a table."""
         return self._indexes.all() if table is None else self._indexes.of_table(table)
 
-    def drop_index(self, table: str, name: str) -> None:
+    def drop_index(self, table: TableName, name: Name) -> None:
         """Drop an index."""
         self._indexes.drop(table, name)
 
     def search(
         self,
-        table: str,
+        table: TableName,
         *,
         text: str | None = None,
         vector: object = None,
         limit: int = 10,
         where: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[Name] | None = None,
         freshness: str = "indexed",
         at: int | None = None,
     ) -> pa.Table:
@@ -428,7 +446,7 @@ class Lake:
         check_outside("lake.purge()")
         return self._shown(purging.purge(self._runtime))
 
-    def purges(self, limit: int = 100) -> list[Purge]:
+    def purges(self, limit: Count = 100) -> list[Purge]:
         """The last purges that removed something, newest first."""
         with self._runtime.database.read() as connection:
             return [self._shown(done) for done in purges(connection, limit)]
@@ -467,7 +485,7 @@ class Lake:
         with self._runtime.database.read() as connection:
             return bool(live_nodes(connection, self._runtime, serving=True))
 
-    def serving(self, *, metrics_port: int | None = None, host: str = "127.0.0.1") -> Serving:
+    def serving(self, *, metrics_port: Port | None = None, host: str = "127.0.0.1") -> Serving:
         """Run the jobs of all tenants in the background, until closed.
 
         with lake.serving():
@@ -477,7 +495,7 @@ class Lake:
         self._services = [one for one in self._services if not one.closed] + [serving]
         return serving
 
-    def serve(self, port: int = 8707, *, host: str = "127.0.0.1") -> None:
+    def serve(self, port: Port = 8707, *, host: str = "127.0.0.1") -> None:
         """Run the jobs of all tenants until SIGINT or SIGTERM; metrics for Prometheus on a port."""
         log_to_stderr()
         with self.serving(metrics_port=port, host=host) as serving:
@@ -488,8 +506,6 @@ class Lake:
     def usage(self, since: date | None = None) -> list[Usage]:
         """Iterations, seconds, rows and bytes of this tenant's jobs, by day; of the last 30."""
         since = since or self._runtime.clock.now().date() - timedelta(days=30)
-        if not isinstance(since, date):
-            raise InvalidError(f"usage(since=…) takes a date, not {since!r}")
         with self._runtime.database.read() as connection:
             return usage(connection, self._runtime.tenant, since)
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tailrace.arguments import checked
 from tailrace.errors import InvalidError
+from tailrace.store.schema import check_name
 
 if TYPE_CHECKING:
     from tailrace.propagation.changes import Changes
@@ -24,6 +26,7 @@ Columns = Sequence[str] | Mapping[str, Sequence[str]] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
     """What a consumer is told of its job."""
@@ -140,6 +143,7 @@ _registered: dict[str, Consumer] = {}
 _modules: dict[str, str] = {}
 
 
+@checked
 def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Function], Function]:
     """Register a function as the consumer of that name.
 
@@ -152,6 +156,7 @@ def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Functi
     """
     if not isinstance(name, str):  # @tailrace.consumer without a name
         raise InvalidError('a consumer needs a name: @tailrace.consumer("audit")')
+    check_name(name, "consumer")
 
     def register(function: Function) -> Function:
         if isinstance(_registered.get(name), Consumer) and not isinstance(

@@ -16,6 +16,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 import pyarrow as pa
 
+from tailrace.arguments import LONGEST_NAME, LONGEST_TABLE_NAME, is_text, show
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import types
 
@@ -244,8 +245,10 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
 
 def check_name(name: object, what: str) -> None:
     """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
-    if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
-        raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not is_text(name):
+        raise InvalidError(
+            f"a {what} needs a name of 1 to {LONGEST_NAME} characters, not {show(name)}"
+        )
 
 
 def is_hidden(name: str) -> bool:
@@ -290,7 +293,12 @@ def fold(name: str) -> str:
 def split_name(name: object) -> tuple[str, str]:
     """`"orders"` is ("main", "orders"); a name with dots in it is quoted with backticks."""
     if not isinstance(name, str):
-        raise InvalidError(f"a table's name is text such as 'sales.orders', not {name!r}")
+        raise InvalidError(f"a table's name is text such as 'sales.orders', not {show(name)}")
+    if len(name) > LONGEST_TABLE_NAME:
+        raise InvalidError(
+            f"a table's name has at most {LONGEST_TABLE_NAME} characters, not {len(name):,}: "
+            f"{show(name)}"
+        )
     parts = re.findall(r"(?:`((?:[^`]|``)+)`|([^.`]+))(?:\.(?!$)|$)", name)
     found = [quoted.replace("``", "`") or plain for quoted, plain in parts]
     if len(found) not in (1, 2) or _joined(parts) != name:

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
+from tailrace.arguments import checked
 from tailrace.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from tailrace.store import keys as key_search
 from tailrace.store import lookup
@@ -62,6 +63,7 @@ class Begun:
     base: int  # the snapshot that it reads
 
 
+@checked
 class Transaction:
     """Begun by `lake.transaction()`; used as a context manager, it commits at the end."""
 
