@@ -146,6 +146,7 @@ class TableInfo:
 
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
         check_name(name, "column")
+        types.check_depth(kind)
         _check_fields(name, kind)
         _check_reserved(name, self)
         if any(column.name.casefold() == name.casefold() for column in self.columns):
@@ -226,9 +227,14 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
     """
     if isinstance(given, pa.Schema):
         return [(f.name, types.canonical(f.type), f.nullable) for f in given]
-    if hasattr(given, "jsonValue"):
-        fields = given.jsonValue()["fields"]
-        return [(f["name"], types.from_spark(f["type"]), f["nullable"]) for f in fields]
+    if hasattr(given, "jsonValue") and hasattr(given, "fields"):
+        try:
+            fields = given.jsonValue()["fields"]
+            return [(f["name"], types.from_spark(f["type"]), f["nullable"]) for f in fields]
+        except RecursionError:
+            raise InvalidError(
+                f"a type has at most {types.DEEPEST} types inside each other"
+            ) from None
     if isinstance(given, dict):
         result = []
         for name, text in given.items():
@@ -236,8 +242,8 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
                 result.append((name, types.canonical(text), True))
                 continue
             if not isinstance(text, str):
-                raise InvalidError(f"the type of column {name!r} must be text, as in 'bigint'")
-            plain = re.sub(r"\s+not\s+null\s*$", "", text, flags=re.IGNORECASE)
+                raise InvalidError(f"the type of column {show(name)} must be text, as in 'bigint'")
+            plain = re.sub(r"(?<!\s)\s+not\s+null\s*$", "", text, flags=re.IGNORECASE)
             result.append((name, types.parse_type(plain), plain == text))
         return result
     raise InvalidError("give columns as a dict of Spark type names, an Arrow or a Spark schema")
