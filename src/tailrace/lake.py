@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tailrace.address import is_directory
 from tailrace.arguments import Count, Name, Port, SnapshotId, TableName, checked, show
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
@@ -100,10 +100,9 @@ def connect(
     clock = clock or SystemClock()
     place = None if data is None else normalize_data_path(data)
     beside = None
-    if isinstance(lake, str) and "://" in lake:
-        database = Database(lake, lock_timeout=settings.lock_timeout)
+    if not is_directory(lake):
+        database = Database(str(lake), lock_timeout=settings.lock_timeout)
     else:
-        _check_directory(lake)
         directory = absolute(lake)
         try:
             if directory.exists() and not directory.is_dir():
@@ -136,15 +135,6 @@ def connect(
         on_drop=lambda connection, dropped: fail_followers(connection, dropped, clock.now()),
     )
     return Lake(runtime)
-
-
-def _check_directory(lake: str | Path) -> None:
-    """Refuse what was meant for an address, and must not become a directory's name."""
-    if re.match(r"postgres\w*(\+\w+)?:|(host|port|user|password|dbname)\s*=", str(lake)):
-        raise InvalidError(
-            "a lake is a directory or postgresql://user@host/database: this looks like an address "
-            "in another form"
-        )
 
 
 def _make_place(directory: Path) -> None:

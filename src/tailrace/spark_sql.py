@@ -23,6 +23,8 @@ from tailrace.errors import InvalidError
 # Parentheses and the like inside each other; a CASE counts as one.
 DEEPEST = 64
 LIMIT = f"at most {DEEPEST} parentheses, or the like, inside each other are read"
+# Tables that a query names, the same one as often as it does.
+MOST_TABLES = 1_000
 # Steps of the parser: it takes a few for each token of what people write.
 _STEPS, _STEPS_A_TOKEN = 50_000, 50
 
@@ -58,9 +60,12 @@ def parse(text: str) -> list[exp.Expr]:
     parser = _Parser(dialect=sqlglot.Dialect.get_or_raise("spark"))
     parser.steps_left = _STEPS + _STEPS_A_TOKEN * len(tokens)
     try:
-        return [tree for tree in parser.parse(tokens, text) if tree is not None]
+        trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except RecursionError:
         raise _too_deep() from None
+    if sum(1 for tree in trees for _ in tree.find_all(exp.Table)) > MOST_TABLES:
+        raise InvalidError(f"a query names at most {MOST_TABLES:,} tables")
+    return trees
 
 
 def parse_one(text: str) -> exp.Expr:

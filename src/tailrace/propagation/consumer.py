@@ -159,9 +159,7 @@ def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Functi
     check_name(name, "consumer")
 
     def register(function: Function) -> Function:
-        if isinstance(_registered.get(name), Consumer) and not isinstance(
-            _registered[name], FunctionConsumer
-        ):
+        if name in _modules or not isinstance(_registered.get(name), FunctionConsumer | None):
             raise InvalidError(f"{name!r} is a built-in kind: choose another name")
         _check_function(name, function)
         register_consumer(name, FunctionConsumer(function, columns))
