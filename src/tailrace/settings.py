@@ -6,8 +6,26 @@ how long history is kept, is the lake's: see `configuration`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
+from typing import Any
+
+from tailrace.arguments import show
+from tailrace.errors import InvalidError
+
+# What is counted is at least 1, and a time at least a millisecond, but for these.
+_LEAST: dict[str, int | timedelta] = {
+    # Not even what is empty is small.
+    **dict.fromkeys(("local_rows", "local_keys", "bitmap_rows"), -1),
+    **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
+    **dict.fromkeys(("cache_bytes", "commit_rounds"), 0),
+    "merge_segments": 2,
+    **dict.fromkeys(("object_grace", "snapshot_retention"), timedelta(0)),
+    **dict.fromkeys(("drop_retention", "history_retention", "drop_timeout"), timedelta(0)),
+}
+_MOST = {int: 2**63 - 1, timedelta: timedelta(days=36_500)}
+# More threads than that help nobody.
+MOST_WORKERS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +99,20 @@ class Settings:
     history_retention: timedelta = timedelta(days=7)
     # How long dropping a job waits for its running iteration. It can't commit any more anyway.
     drop_timeout: timedelta = timedelta(minutes=1)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, kind = getattr(self, field.name), type(field.default)
+            least, most = limits(field.name)
+            if type(value) is not kind or not least <= value <= most:
+                what = "a whole number" if kind is int else "a timedelta"
+                raise InvalidError(
+                    f"Settings.{field.name} is {what} from {least} to {most}, not {show(value)}"
+                )
+
+
+def limits(name: str) -> tuple[Any, Any]:
+    """The least and the most that a setting may be."""
+    kind = type(getattr(Settings, name))
+    least = _LEAST.get(name, 1 if kind is int else timedelta(milliseconds=1))
+    return least, MOST_WORKERS if name.endswith("workers") else _MOST[kind]

@@ -14,12 +14,19 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from tailrace.configuration import Configuration
-from tailrace.errors import CorruptError, InvalidError, UnavailableError
+from tailrace.errors import (
+    ConflictError,
+    CorruptError,
+    InvalidError,
+    TailraceError,
+    UnavailableError,
+)
 
 # Any constant will do; it names the commit lock of a lake's database in PostgreSQL.
 _ADVISORY_LOCK = 0x7461696C72616365
@@ -42,6 +49,8 @@ _CLIENT = {
 }
 # What PostgreSQL calls out at the end of each transaction under the lock.
 CHANNEL = "tailrace"
+# PostgreSQL's codes for a schema, table, column or function that is not there.
+_MISSING = ("3F000", "42P01", "42703", "42883")
 
 
 T = TypeVar("T")
@@ -91,7 +100,9 @@ class Database:
                 self.url,
                 connect_args={"timeout": self._timeout.total_seconds()},
                 max_overflow=_MOST_CONNECTIONS,
+                hide_parameters=True,  # a job's options may have secrets in them
             )
+            event.listen(engine, "handle_error", _refuse_value)
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
@@ -102,9 +113,15 @@ class Database:
             arguments["options"] = " ".join(
                 f"-c {name}={value}" for name, value in _SESSION.items()
             )
-        return sa.create_engine(
-            self.url, connect_args=arguments, pool_pre_ping=True, max_overflow=_MOST_CONNECTIONS
+        engine = sa.create_engine(
+            self.url,
+            connect_args=arguments,
+            pool_pre_ping=True,
+            max_overflow=_MOST_CONNECTIONS,
+            hide_parameters=True,
         )
+        event.listen(engine, "handle_error", _refuse_value)
+        return engine
 
     @property
     def engine(self) -> sa.Engine:
@@ -199,49 +216,80 @@ class Database:
     def _faults(self) -> Iterator[None]:
         try:
             yield
-        except (exc.DBAPIError, exc.TimeoutError) as error:
-            if not _is_away(error):
-                self._raise_damage(error)
-                raise
-            # The driver's own text has no password in it; SQLAlchemy's adds the statement only.
-            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            where = self.url.render_as_string(hide_password=True)
-            raise UnavailableError(f"the catalog {where} did not answer: {reason}") from error
+        except (exc.StatementError, exc.TimeoutError) as error:
+            raise self._translated(error) from error
 
-    def _raise_damage(self, error: Exception) -> None:
-        # Of no kind of its own: what SQLite says of a file that is damaged, or none of its.
+    def _translated(self, error: exc.SQLAlchemyError) -> TailraceError:
+        """What the database or its driver says, as one of our errors."""
+        # The driver's own text has no password in it, and no value of a statement.
+        said = str(getattr(error, "orig", None) or error).strip().splitlines()
+        reason = said[0] if said else type(error).__name__
+        code = getattr(getattr(error, "orig", None), "sqlstate", None)
         if type(error) is exc.DatabaseError and self.is_sqlite:
-            raise CorruptError(f"the catalog {self.url.database}: {error.orig}") from error
+            # Of no kind of its own: what SQLite says of a file that is damaged, or none of its.
+            return CorruptError(f"the catalog {self.url.database}: {reason}")
+        # Also what has ended a connection, whatever the driver calls it.
+        if getattr(error, "connection_invalidated", False):
+            return UnavailableError(f"the catalog {self.shown} did not answer: {reason}")
+        if code in _MISSING or reason.startswith("no such "):
+            return CorruptError(f"the catalog {self.shown} lacks something: {reason}")
+        if isinstance(error, exc.IntegrityError):
+            return ConflictError(f"another was first to write to the catalog: {reason}")
+        if isinstance(error, exc.DataError | exc.ProgrammingError | exc.NotSupportedError):
+            return InvalidError(f"the catalog {self.shown} refused: {reason}")
+        return UnavailableError(f"the catalog {self.shown} did not answer: {reason}")
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for messages: without the password, and without options, which may be."""
+        return self.url.set(query={}).render_as_string(hide_password=True)
 
     def close(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()
 
 
-def _is_away(error: exc.DBAPIError | exc.TimeoutError) -> bool:
-    """Whether the database did not answer, or ended the connection, whatever it calls that."""
-    if isinstance(error, exc.OperationalError | exc.TimeoutError):
-        return True
-    return error.connection_invalidated
-
-
 def _postgres_url(url: str) -> sa.URL:
+    """The address, checked. Of a wrong one nothing is repeated: it may have a password in it."""
+    # An @ or a / in a password ends it too early; the rest would pass for a host or a database.
+    before = url.partition("://")[2].rpartition("@")[0]
+    if "@" in before or set("/?#") & set(before):
+        raise InvalidError(
+            "the catalog's URL can be read in more than one way: percent-encode what is special "
+            "in its parts (@ as %40, / as %2F, : as %3A, ? as %3F, # as %23, % as %25)"
+        )
     try:
         parsed = sa.make_url(url)
-    except (exc.ArgumentError, ValueError) as error:
+    except (exc.ArgumentError, ValueError):
         raise InvalidError(
             "cannot read the catalog's URL: give a directory or postgresql://user@host/database"
-        ) from error
+        ) from None
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise InvalidError(
             f"a catalog of kind {parsed.drivername!r} is not supported: "
             "give a directory (SQLite) or postgresql://user@host/database"
         )
     try:
-        import psycopg  # noqa: F401  (only to give a better message than SQLAlchemy's)
+        import psycopg
     except ImportError as error:
         raise InvalidError("PostgreSQL needs an extra: pip install 'tailrace[postgres]'") from error
-    return parsed.set(drivername="postgresql+psycopg")
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    for option in parsed.query:
+        if option not in known:
+            raise InvalidError(
+                f"the catalog's URL has an option that PostgreSQL does not know: {option[:40]!r}; "
+                "it takes those of libpq, such as ?sslmode=require"
+            )
+    # As libpq reads it: else a name with one of these marks could not be written.
+    name = parsed.database and unquote(parsed.database)
+    return parsed.set(drivername="postgresql+psycopg", database=name)
+
+
+def _refuse_value(context: sa.ExceptionContext) -> None:
+    """What a driver raises of a value that it has no form for is no fault of the database."""
+    error = context.original_exception
+    if isinstance(error, OverflowError | UnicodeError):
+        raise InvalidError(f"the catalog cannot store a value: {error}") from error
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

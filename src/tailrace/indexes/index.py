@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tailrace.arguments import Name, checked
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.reader import Hits, Opener, Reader
@@ -81,6 +82,7 @@ class Found:
     is_stale: bool
 
 
+@checked
 class Index:
     """Got from `lake.index(table, name)`."""
 
@@ -114,7 +116,7 @@ class Index:
         limit: int = 10,
         *,
         where: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[Name] | None = None,
         freshness: str = INDEXED,
         at: int | None = None,
         highlight: bool = False,
@@ -145,8 +147,6 @@ class Index:
     ) -> Found:
         """The places and keys of the best rows."""
         check_limit(limit)
-        if where is not None and not isinstance(where, str):
-            raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
         try:
             reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
             hits = reader.search(query, limit)
@@ -418,6 +418,7 @@ class TailTooLongError(UnavailableError):
     """There is too much that the index does not have yet."""
 
 
+@checked
 def as_of(result: pa.Table) -> int:
     """The snapshot that the result of a search reflects."""
     metadata = result.schema.metadata or {}
@@ -426,6 +427,7 @@ def as_of(result: pa.Table) -> int:
     return int(metadata[AS_OF])
 
 
+@checked
 def is_stale(result: pa.Table) -> bool:
     """Whether a search with `stale_ok` gave less than it was asked for."""
     return bool((result.schema.metadata or {}).get(IS_STALE) == b"true")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.indexes.reader import Hits
 from tailrace.indexes.rowmap import Gone
@@ -41,8 +41,8 @@ def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
 
 def _has_subquery(where: str) -> bool:
     try:
-        tree = sqlglot.parse_one(where, dialect="spark")
-    except (SqlglotError, RecursionError):
+        tree = spark_sql.parse_one(where)
+    except SqlglotError:
         # Spark may know better, as of a column called desc: what can't be in one row's condition?
         return not _words(where).isdisjoint(_OF_QUERIES)
     return tree.find(exp.Query, exp.Table) is not None
@@ -51,15 +51,15 @@ def _has_subquery(where: str) -> bool:
 def is_steady(where: str) -> bool:
     """Whether a condition is true of the same rows whenever it is asked."""
     try:
-        tree = sqlglot.parse_one(where, dialect="spark")
-    except (SqlglotError, RecursionError):
+        tree = spark_sql.parse_one(where)
+    except SqlglotError:
         return _words(where).isdisjoint(CHANCE | MOMENT | SESSION)
     return next(unsteady(tree), None) is None
 
 
 def _words(where: str) -> set[str]:
     try:
-        return {token.text.casefold() for token in sqlglot.tokenize(where, dialect="spark")}
+        return {token.text.casefold() for token in spark_sql.tokenize(where)}
     except SqlglotError as error:
         raise InvalidError(f"cannot read the condition {where!r}") from error
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tailrace.errors import InvalidError
+from tailrace.arguments import checked
+from tailrace.errors import InvalidError, NotFoundError
 from tailrace.propagation.job import Kind
 from tailrace.propagation.reading import Reading, only
 from tailrace.store.changes import DELETE, INSERT, Feed
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tailrace.store.scan import Scan
 
 
+@checked
 class SourceChanges:
     """The changes of one source."""
 
@@ -108,6 +110,13 @@ class SourceChanges:
             yield batch.select([CHANGE, *self._names])
 
 
+class NoSourceError(NotFoundError, KeyError):
+    """A table that is none of a job's sources: a KeyError, too, as of any mapping."""
+
+    __str__ = NotFoundError.__str__
+
+
+@checked
 class Changes(Mapping[str, SourceChanges]):
     """The changes of a job's sources: `changes.inserts` with one, `changes[table]` with several."""
 
@@ -123,7 +132,7 @@ class Changes(Mapping[str, SourceChanges]):
         for name, source in self._sources.items():
             if fold(name) == wanted:
                 return source
-        raise KeyError(f"{table} is not a source of this job: {', '.join(self._sources)}")
+        raise NoSourceError(f"{table} is not a source of this job: {', '.join(self._sources)}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tailrace.arguments import checked
 from tailrace.errors import InvalidError
+from tailrace.store.schema import check_name
 
 if TYPE_CHECKING:
     from tailrace.propagation.changes import Changes
@@ -24,6 +26,7 @@ Columns = Sequence[str] | Mapping[str, Sequence[str]] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
     """What a consumer is told of its job."""
@@ -144,6 +147,7 @@ _registered: dict[str, Consumer] = {}
 _modules: dict[str, str] = {}
 
 
+@checked
 def consumer(
     name: str | object, *, columns: Columns = None, snapshots: bool = False
 ) -> Callable[[Function], Function]:
@@ -159,11 +163,10 @@ def consumer(
     """
     if not isinstance(name, str):  # @tailrace.consumer without a name
         raise InvalidError('a consumer needs a name: @tailrace.consumer("audit")')
+    check_name(name, "consumer")
 
     def register(function: Function) -> Function:
-        if isinstance(_registered.get(name), Consumer) and not isinstance(
-            _registered[name], FunctionConsumer
-        ):
+        if name in _modules or not isinstance(_registered.get(name), FunctionConsumer | None):
             raise InvalidError(f"{name!r} is a built-in kind: choose another name")
         _check_function(name, function)
         register_consumer(name, FunctionConsumer(function, columns, snapshots=snapshots))

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
+from tailrace.arguments import Count, Name, TableName, checked, show
 from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.errors import (
@@ -45,8 +46,10 @@ log = get_logger("tailrace.jobs")
 
 # The kind of jobs, and their name, that views are kept fresh by.
 VIEW = "view"
+_LONGEST_TIMEOUT = 1_000_000_000  # in seconds
 
 
+@checked
 class Jobs:
     """The jobs of a lake, as one tenant sees them.
 
@@ -67,8 +70,8 @@ class Jobs:
 
     def register(
         self,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         spec: dict[str, Any],
         *,
         txn: Transaction | None = None,
@@ -97,8 +100,8 @@ class Jobs:
     def _register(
         self,
         txn: Transaction,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         spec: dict[str, Any],
         upstream: Sequence[int],
         *,
@@ -178,7 +181,7 @@ class Jobs:
         return found
 
     def unregister(
-        self, table: str, name: str, *, cascade: bool = False, txn: Transaction | None = None
+        self, table: TableName, name: Name, *, cascade: bool = False, txn: Transaction | None = None
     ) -> bool:
         """Drop a job, and the tables that it derives; False if there is none.
 
@@ -288,8 +291,8 @@ class Jobs:
 
     def update(
         self,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         spec: dict[str, Any],
         *,
         interrupt: bool = False,
@@ -312,7 +315,7 @@ class Jobs:
 
         self._change(table, name, change, txn)
 
-    def pause(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+    def pause(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
         """Begin no new iteration of a job until `resume`; one that is running may end."""
         self._change(
             table,
@@ -321,7 +324,7 @@ class Jobs:
             txn,
         )
 
-    def resume(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+    def resume(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
         """Let a job go on that was paused or canceled, or that has failed."""
 
         def change(connection: sa.Connection, row: Any) -> None:
@@ -340,7 +343,7 @@ class Jobs:
 
         self._change(table, name, change, txn)
 
-    def cancel(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+    def cancel(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
         """Stop a job's running iteration, and begin no other until `resume`."""
         self._change(
             table,
@@ -372,7 +375,7 @@ class Jobs:
 
     # --- look -------------------------------------------------------------------------------
 
-    def status(self, table: str, name: str) -> JobStatus:
+    def status(self, table: TableName, name: Name) -> JobStatus:
         """How a job is."""
         with self._runtime.database.read() as connection:
             row = self._row(connection, home_of(table), name)
@@ -392,7 +395,7 @@ class Jobs:
             return statuses(connection, rows)
 
     def history(
-        self, table: str | None = None, name: str | None = None, *, limit: int = 100
+        self, table: TableName | None = None, name: Name | None = None, *, limit: Count = 100
     ) -> Sequence[Iteration]:
         """The last iterations, newest first: of one job, of a table's jobs, or of all."""
         with self._runtime.database.read() as connection:
@@ -404,7 +407,11 @@ class Jobs:
             return history.iterations(connection, tenant, home=home, job_id=job_id, limit=limit)
 
     def wait(
-        self, table: str, name: str, snapshot: int | None = None, timeout: float | None = None
+        self,
+        table: TableName,
+        name: Name,
+        snapshot: int | None = None,
+        timeout: float | timedelta | None = None,
     ) -> None:
         """Return when a job's output reflects a snapshot (by default the newest there is now).
 
@@ -414,8 +421,6 @@ class Jobs:
         limit = seconds(timeout)
         deadline = None if limit is None else time.monotonic() + limit
         home = home_of(table)
-        if snapshot is not None and (isinstance(snapshot, bool) or not isinstance(snapshot, int)):
-            raise InvalidError(f"a snapshot is a number, not {snapshot!r}")
         with self._runtime.database.read() as connection:
             newest = lookup.newest_snapshot(connection)
             target = newest if snapshot is None else snapshot
@@ -469,9 +474,13 @@ def seconds(timeout: object) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, timedelta):
-        return timeout.total_seconds()
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-        raise InvalidError(f"a timeout is a number of seconds, not {timeout!r}")
+        timeout = timeout.total_seconds()
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise InvalidError(f"a timeout is a number of seconds, not {show(timeout)}")
+    if not 0 <= timeout <= _LONGEST_TIMEOUT:
+        raise InvalidError(
+            f"a timeout is from 0 to {_LONGEST_TIMEOUT:,} seconds, not {show(timeout)}"
+        )
     return float(timeout)
 
 

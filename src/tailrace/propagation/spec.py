@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from tailrace.errors import InvalidError
+from tailrace.json_value import json_value
 from tailrace.propagation.trigger import check_trigger, parse_interval
 
 _FIELDS = ("trigger", "priority", "timeout", "retention", "sources", "consumer")
@@ -42,10 +42,11 @@ def updated(old: Mapping[str, Any], given: object) -> dict[str, Any]:
 def _said(given: object) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidError('a job\'s spec is a dict such as {"consumer": {"kind": "replica", …}}')
-    unknown = [field for field in given if field not in _FIELDS]
+    said = json_value(given, "a job's spec")
+    unknown = [field for field in said if field not in _FIELDS]
     if unknown:
         raise InvalidError(f"a spec has no field {unknown[0]!r}; it has {', '.join(_FIELDS)}")
-    return _filled(given)
+    return _filled(said)
 
 
 def _filled(given: object) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     job_type, schedule = trigger.get("job_type", "default"), trigger.get("schedule", {})
     check_trigger(job_type, schedule)
     priority = spec["priority"]
-    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > 2**31:
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
         raise InvalidError(f"a priority is a whole number, higher first, not {priority!r}")
     for name in ("timeout", "retention"):
         if spec.get(name) is not None:
@@ -81,9 +82,4 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     }
     if spec.get("retention") is not None:  # history that is kept for it; the lake's may be longer
         checked["retention"] = spec["retention"]
-    try:
-        # As it will be read again: a spec is what JSON makes of it.
-        stored: dict[str, Any] = json.loads(json.dumps(checked, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"a job's spec has to be JSON: {error}") from error
-    return stored
+    return checked

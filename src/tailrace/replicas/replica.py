@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
@@ -165,7 +166,7 @@ def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
     if not isinstance(where, str):
         raise InvalidError('a replica\'s where is a condition in Spark SQL: "amount > 0"')
     try:
-        parsed = sqlglot.parse(where, dialect="spark")
+        parsed = spark_sql.parse(where)
     except sqlglot.errors.SqlglotError as error:
         found = getattr(error, "errors", None) or [{"description": "it is no expression"}]
         reason = found[0]["description"]

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.sql import searches, system
 from tailrace.sql.door import Door
@@ -121,9 +121,7 @@ def _args_left(tree: exp.Expr, calls: Iterable[Call], args: Mapping[str, Any]) -
 def parse(sql: str, shown: Shown) -> exp.Expr:
     """The tree of a query, which is only looked at."""
     try:
-        return sqlglot.parse_one(sql, dialect="spark")
-    except RecursionError as error:
-        raise InvalidError("this query is nested too deeply to be read") from error
+        return spark_sql.parse_one(sql)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise _parse_fault(sql, shown, first) from error

@@ -12,9 +12,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import stats
 from tailrace.store.files import ColumnStats
@@ -83,8 +84,8 @@ def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
 def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition]:
     """Comparisons of a column with a literal that hold for every row that matches."""
     try:
-        tree = sqlglot.parse_one(predicate, dialect="spark")
-    except (sqlglot.errors.SqlglotError, RecursionError):
+        tree = spark_sql.parse_one(predicate)
+    except SqlglotError:
         return  # Spark will say what is wrong with it, or knows better
     for name in tree.find_all(exp.Column):
         if name.name.casefold() in RESERVED:

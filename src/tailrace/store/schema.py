@@ -16,6 +16,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 import pyarrow as pa
 
+from tailrace.arguments import LONGEST_NAME, LONGEST_TABLE_NAME, is_text, show
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import types
 
@@ -145,6 +146,7 @@ class TableInfo:
 
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
         check_name(name, "column")
+        types.check_depth(kind)
         _check_fields(name, kind)
         _check_reserved(name, self)
         if any(column.name.casefold() == name.casefold() for column in self.columns):
@@ -225,9 +227,14 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
     """
     if isinstance(given, pa.Schema):
         return [(f.name, types.canonical(f.type), f.nullable) for f in given]
-    if hasattr(given, "jsonValue"):
-        fields = given.jsonValue()["fields"]
-        return [(f["name"], types.from_spark(f["type"]), f["nullable"]) for f in fields]
+    if hasattr(given, "jsonValue") and hasattr(given, "fields"):
+        try:
+            fields = given.jsonValue()["fields"]
+            return [(f["name"], types.from_spark(f["type"]), f["nullable"]) for f in fields]
+        except RecursionError:
+            raise InvalidError(
+                f"a type has at most {types.DEEPEST} types inside each other"
+            ) from None
     if isinstance(given, dict):
         result = []
         for name, text in given.items():
@@ -235,8 +242,8 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
                 result.append((name, types.canonical(text), True))
                 continue
             if not isinstance(text, str):
-                raise InvalidError(f"the type of column {name!r} must be text, as in 'bigint'")
-            plain = re.sub(r"\s+not\s+null\s*$", "", text, flags=re.IGNORECASE)
+                raise InvalidError(f"the type of column {show(name)} must be text, as in 'bigint'")
+            plain = re.sub(r"(?<!\s)\s+not\s+null\s*$", "", text, flags=re.IGNORECASE)
             result.append((name, types.parse_type(plain), plain == text))
         return result
     raise InvalidError("give columns as a dict of Spark type names, an Arrow or a Spark schema")
@@ -244,8 +251,10 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
 
 def check_name(name: object, what: str) -> None:
     """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
-    if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
-        raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not is_text(name):
+        raise InvalidError(
+            f"a {what} needs a name of 1 to {LONGEST_NAME} characters, not {show(name)}"
+        )
 
 
 def is_hidden(name: str) -> bool:
@@ -290,7 +299,12 @@ def fold(name: str) -> str:
 def split_name(name: object) -> tuple[str, str]:
     """`"orders"` is ("main", "orders"); a name with dots in it is quoted with backticks."""
     if not isinstance(name, str):
-        raise InvalidError(f"a table's name is text such as 'sales.orders', not {name!r}")
+        raise InvalidError(f"a table's name is text such as 'sales.orders', not {show(name)}")
+    if len(name) > LONGEST_TABLE_NAME:
+        raise InvalidError(
+            f"a table's name has at most {LONGEST_TABLE_NAME} characters, not {len(name):,}: "
+            f"{show(name)}"
+        )
     parts = re.findall(r"(?:`((?:[^`]|``)+)`|([^.`]+))(?:\.(?!$)|$)", name)
     found = [quoted.replace("``", "`") or plain for quoted, plain in parts]
     if len(found) not in (1, 2) or _joined(parts) != name:

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
+from tailrace.arguments import checked
 from tailrace.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from tailrace.store import keys as key_search
 from tailrace.store import lookup, outcome
@@ -53,8 +54,6 @@ from tailrace.store.write import Written, fit_local, select_columns, write_rows
 if TYPE_CHECKING:
     from tailrace.store.table import Table
 
-_LONGEST_KEY = 255
-
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
@@ -64,6 +63,7 @@ class Begun:
     base: int  # the snapshot that it reads
 
 
+@checked
 class Transaction:
     """Begun by `lake.transaction()`; used as a context manager, it commits at the end."""
 
@@ -89,7 +89,7 @@ class Transaction:
         self.lent = lent
         self._work = Workspace(
             id=secrets.token_hex(8) if begun is None else begun.id,
-            idempotency_key=_check_key(idempotency_key),
+            idempotency_key=idempotency_key,
         )
         self._registered = begun is not None
         self._lock = Lock()
@@ -698,16 +698,6 @@ class Transaction:
     def _schema_row(self, name: str) -> sa.Row[Any] | None:
         with self._at_base() as connection:
             return lookup.find_schema(connection, name, self.base)
-
-
-def _check_key(key: object) -> str | None:
-    if key is None:
-        return None
-    if not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY:
-        raise InvalidError(
-            f"an idempotency key is a text of 1 to {_LONGEST_KEY} characters, not {key!r:.50}"
-        )
-    return key
 
 
 def _new_path(name: str) -> str:

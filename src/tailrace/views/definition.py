@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
 from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
@@ -88,15 +89,14 @@ def parse(text: object) -> exp.Query:
     if not isinstance(text, str) or not text.strip():
         raise InvalidError("a view needs a query: SELECT …")
     try:
-        parsed = sqlglot.parse(with_readable_windows(text), dialect="spark")
-        trees = [tree for tree in parsed if tree is not None]
+        trees = spark_sql.parse(with_readable_windows(text))
     except sqlglot.errors.SqlglotError as error:
         found = getattr(error, "errors", None) or [{"description": str(error)}]
         first = found[0]
         where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
         raise InvalidError(f"cannot read the query: {first['description']}{where}") from error
-    except RecursionError as error:
-        raise InvalidError(TOO_DEEP) from error
+    except spark_sql.TooDeepError as error:
+        raise InvalidError(f"{TOO_DEEP}: {spark_sql.LIMIT}") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
     tree = trees[0]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.views.plan import Project
 from tailrace.views.scope import Scope, UnsupportedError, Visible, column_of
@@ -27,7 +28,7 @@ _TYPE = "struct<start: timestamp, end: timestamp>"
 def with_readable_windows(text: str) -> str:
     """A query in which the function has a name that sqlglot reads everywhere."""
     try:
-        tokens = sqlglot.tokenize(text, dialect="spark")
+        tokens = spark_sql.tokenize(text)
     except sqlglot.errors.SqlglotError:
         return text  # the parser says what is wrong
     places = [

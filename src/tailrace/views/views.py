@@ -12,6 +12,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlglot import exp
 
+from tailrace.arguments import Count, checked
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
 from tailrace.propagation import history, joblog
@@ -76,6 +77,7 @@ class Context:
     run_some: Callable[[Callable[[Job], bool], float | None], None]
 
 
+@checked
 class View:
     """One materialized view: got from `lake.create_view(…)` or `lake.view(name)`."""
 
@@ -136,7 +138,7 @@ class View:
         shown = [item.name for item in self._reader().selects]
         return {name: spark_type(table.column(name).type) for name in shown}
 
-    def history(self, limit: int = 100) -> list[Iteration]:
+    def history(self, limit: Count = 100) -> list[Iteration]:
         """Its last refreshes, newest first."""
         return list(self._context.jobs.history(self._home, VIEW, limit=limit))
 
