@@ -130,16 +130,30 @@ def is_text(value: object) -> bool:
 
 @cache
 def _takers(function: Any) -> dict[str, _Taker]:
+    hints = {
+        name: _hint(function, annotation)
+        for name, annotation in function.__annotations__.items()
+        if name != "return"
+    }
+    takers = {name: _taker(hint) for name, hint in hints.items()}
+    return {name: taker for name, taker in takers.items() if taker is not _ANYTHING}
+
+
+def _hint(function: Any, annotation: Any) -> Any:
+    """The type that an annotation means.
+
+    What is imported for type checkers only is Any here: it is checked where it is used.
+    """
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
     known: dict[str, Any] = {}
     while True:
         try:
-            hints = get_type_hints(function, localns=known, include_extras=True)
-            break
-        except NameError as error:  # imported for type checkers only: checked where it is used
+            scope = function.__globals__
+            return get_type_hints(holder, globalns=scope, localns=known, include_extras=True)["it"]
+        except NameError as error:
             known[str(error.name)] = Any
-    hints.pop("return", None)
-    takers = {name: _taker(hint) for name, hint in hints.items()}
-    return {name: taker for name, taker in takers.items() if taker is not _ANYTHING}
+        except AttributeError:  # of a module that is imported for type checkers
+            return Any
 
 
 def _taker(hint: Any) -> _Taker:

@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tailrace
+from tailrace.datasource.place import place_of
+from tailrace.datasource.reading import find
 from tailrace.loading import load
+from tailrace.propagation.changes import SourceChanges
 from tests.stress import values
 
 if TYPE_CHECKING:
@@ -50,11 +53,23 @@ _COSTLY |= {"serving", "collect", "show", "wait", "connect", "sql", "inserts", "
 # Not a part of what they do, but of Python or of pandas: how an error is made, how a view is.
 _OUTSIDE = (BaseException, type(tailrace.State.PENDING))
 
+
+def _source(
+    lake: Any, table: Any, version: Any = None, tenant: Any = None, operation: Any = "append"
+) -> None:
+    """What Spark does with the options of `format("tailrace")`, which come as text."""
+    named = {"lake": lake, "table": table, "version": version, "tenant": tenant}
+    options = {name: _short(value) for name, value in named.items() if value is not None}
+    place = place_of({**options, "operation": _short(operation)}, {})
+    with place.open() as opened:
+        find(opened, place.table, place.version)
+
+
 CLASSES: dict[str, type] = {
     name: value
     for name in tailrace.__all__
     if inspect.isclass(value := getattr(tailrace, name)) and not issubclass(value, _OUTSIDE)
-}
+} | {"SourceChanges": SourceChanges}  # which are what Changes are made of
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{
         name: value
@@ -62,6 +77,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         if inspect.isfunction(value := getattr(tailrace, name))
     },
     "load": load,
+    "source": _source,
     "Settings": tailrace.Settings,
 }
 
@@ -103,6 +119,7 @@ class _World:
         self._keep(lake, self.other, closed, lake.jobs, closed.jobs, table, plain, gone)
         self._keep(closed.table("t"), view, lake.view("w"), gone_view, words, near)
         self._keep(lake.transaction(), ended, lake.sql("SHOW TABLES"), lake.sql("DESCRIBE t"))
+        self._keep(lake.sql("SELECT id, id FROM t"))
         self._keep(tailrace.Settings(), tailrace.Trigger({}))
         # On a lake of its own, where there is nothing to do: jobs would commit meanwhile.
         beside = self._stack.enter_context(tailrace.connect("beside", spark=spark))
@@ -110,6 +127,7 @@ class _World:
         closed.close()
         for built in (view, words, near):
             self._build(built)
+        self.found = words.search("late")
 
     def _build(self, built: Any) -> None:
         (built.refresh if isinstance(built, tailrace.View) else built.wait)()
@@ -168,7 +186,7 @@ class Fuzz:
 
     def _consume(self, changes: Any, txn: Any, job: Any) -> None:
         """As a consumer: what is called is what it is given."""
-        for owner in (changes, txn, job):
+        for owner in (changes, changes["plain"], txn, job):
             for _ in range(3):
                 names = [n for n in _members(type(owner)) if n not in ("commit", "rollback")]
                 self._attempt(owner, self._random.choice(names), check=False)
@@ -199,7 +217,7 @@ class Fuzz:
         before = self._world.lake.snapshot if check else None
         kind = FUNCTIONS[name] if owner is None else getattr(type(owner), name)
         is_call = owner is None or inspect.isfunction(kind)
-        args = self._arguments(kind, skip=owner is not None) if is_call else {}
+        args = self._arguments(kind, label, skip=owner is not None) if is_call else {}
         if name in _WAITS:
             args["port"] = self._random.choice(["x", -1, 2**40, None])
         shown = f"{label}({', '.join(f'{k}={_short(v)}' for k, v in args.items())})"
@@ -234,34 +252,43 @@ class Fuzz:
         else:
             self._world.harvest(found)
 
-    def _arguments(self, function: Any, *, skip: bool) -> dict[str, Any]:
+    def _arguments(self, function: Any, label: str, *, skip: bool) -> dict[str, Any]:
+        """Arguments of which all may fit, all but one, or any number."""
         parameters = list(inspect.signature(function).parameters.values())[skip:]
-        given: dict[str, Any] = {}
-        for one in parameters:
-            has_default = one.default is not inspect.Parameter.empty
-            if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-                continue
-            if has_default and self._random.random() < 0.5:
-                continue
-            if not has_default and self._random.random() < 0.02:
-                continue  # left out
-            given[one.name] = self._value(one)
+        wanted = [
+            one
+            for one in parameters
+            if one.default is inspect.Parameter.empty or self._random.random() < 0.4
+        ]
+        given = {one.name: self._fitting(one, label) for one in wanted}
+        chance = self._random.random()
+        strange = wanted if chance < 0.1 else self._random.sample(wanted, min(1, len(wanted)))
+        for one in strange if chance < 0.7 else ():
+            given[one.name] = self._odd()
         if self._random.random() < 0.02:
             given["no_such_argument"] = 1
+        elif given and self._random.random() < 0.02:
+            given.popitem()
         return given
 
-    def _value(self, parameter: inspect.Parameter) -> Any:
+    def _fitting(self, parameter: inspect.Parameter, label: str) -> Any:
         assert self._world is not None
-        if parameter.annotation in ("bool", bool) and self._random.random() < 0.8:
+        objects = self._world.objects
+        kind = str(parameter.annotation)
+        if kind == "bool":
             return self._random.random() < 0.5
-        objects = [one for found in self._world.objects.values() for one in found[:2]]
-        if parameter.name == "txn" and self._random.random() < 0.3:
-            return self._random.choice(self._world.objects["Transaction"])
-        if parameter.name == "result" and self._random.random() < 0.5:
-            return values.ROWS[4]
-        if parameter.name == "lake" and "Lake" in str(parameter.annotation):
-            return self._world.lake
-        return values.draw(self._random, parameter.name, objects)
+        if parameter.name == "txn" and self._random.random() < 0.5:
+            return self._random.choice(objects["Transaction"])
+        if parameter.name == "lake" and kind == "Lake":
+            return self._random.choice(objects["Lake"])
+        if parameter.name == "result":
+            return self._world.found
+        return values.fitting(self._random, label, parameter.name)
+
+    def _odd(self) -> Any:
+        assert self._world is not None
+        found = [one for found in self._world.objects.values() for one in found[:2]]
+        return values.odd(self._random, found)
 
     def _complain(self, shown: str, error: BaseException) -> None:
         last = "".join(traceback.format_exception(error)[-6:])
@@ -293,7 +320,7 @@ def _is_of_the_call(error: TypeError) -> bool:
 
 def _short(value: Any) -> str:
     try:
-        return repr(value)[:100]
+        return value if isinstance(value, str) and len(value) < 100 else repr(value)[:100]
     except Exception:  # noqa: BLE001  (some are there to raise)
         return f"<{type(value).__name__}>"
 

@@ -92,7 +92,25 @@ ROWS: list[Any] = [
 
 # By what parameters are called.
 FITTING: dict[str, list[Any]] = {
-    "name": [*TABLES, *COLUMNS, *JOBS],
+    "name": [*TABLES, "s", "new_one", "s.new_one"],
+    "Table.name": COLUMNS,
+    "Table.kind": TYPES,
+    "Jobs.name": JOBS,
+    "Lake.index.name": JOBS,
+    "Lake.create_index.name": ["fresh", "words", "other"],
+    "Lake.create_index.columns": [["note"], "note", ["emb"], ["word"]],
+    "Lake.drop_index.name": JOBS,
+    "Lake.find_index.name": [*JOBS, "main.docs.words"],
+    "Lake.create_table.columns": [{"id": "bigint", "word": "string not null"}, {"id": "int"}],
+    "Lake.create_table.primary_key": ["id", ["id"], None],
+    "Lake.search.text": SEARCHES,
+    "Lake.search.table": ["docs"],
+    "Lake.search.columns": [["note"], None],
+    "Lake.sql.text": STATEMENTS,
+    "Index.query": [*SEARCHES, [0.1, 0.2, 0.3]],
+    "Index.columns": [["note"], ["id", "emb"], None],
+    "Transaction.places": [{}, {1: np.array([0])}],
+    "Transaction.schema": ["main", "s"],
     "table": TABLES,
     "tenant": ["default", "acme"],
     "column": COLUMNS,
@@ -112,7 +130,7 @@ FITTING: dict[str, list[Any]] = {
     "kind": TYPES,
     "what": [*CONDITIONS, [{"id": 1}], pa.table({"id": [1]})],
     "where": [*CONDITIONS, None],
-    "query": [*QUERIES, *SEARCHES, [0.1, 0.2, 0.3]],
+    "query": QUERIES,
     "sql": QUERIES,
     "text": [*STATEMENTS, *SEARCHES, None],
     "vector": [[0.1, 0.2, 0.3], [1.0], None],
@@ -286,10 +304,16 @@ ODD: list[Any] = [
 ]
 
 
-def draw(random: Random, name: str, extra: list[Any]) -> Any:
-    """A value for a parameter of that name; `extra` are of the lake that is fuzzed."""
-    if random.random() < 0.7 and name in FITTING:
-        return random.choice(FITTING[name])
+def fitting(random: Random, label: str, name: str) -> Any:
+    """A value that may fit a parameter of `Class.method`; None if nothing is known of it."""
+    for key in (f"{label}.{name}", f"{label.partition('.')[0]}.{name}", name):
+        if key in FITTING:
+            return random.choice(FITTING[key])
+    return None
+
+
+def odd(random: Random, extra: list[Any]) -> Any:
+    """A value for any parameter; `extra` are of the lake that is fuzzed."""
     if random.random() < 0.3:
         return random.choice(FITTING[random.choice(sorted(FITTING))])
     return random.choice([*ODD, *extra])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.arguments import Name, checked
+from tailrace.arguments import Name, checked, show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.reader import Hits, Opener, Reader
@@ -21,6 +21,7 @@ from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
 from tailrace.store import lookup
+from tailrace.store.rows import is_spark
 from tailrace.store.runtime import Runtime
 from tailrace.store.transaction import Transaction
 
@@ -169,7 +170,7 @@ class Index:
         if isinstance(columns, str):
             columns = [columns]
         if columns is not None and not all(isinstance(name, str) for name in _listed(columns)):
-            raise InvalidError(f"columns are a list of names, not {columns!r}")
+            raise InvalidError(f"columns are a list of names, not {show(columns)}")
         if columns is None and not table.key:
             columns = [column.name for column in table.columns]
         wanted = [table.column(name) for name in columns or ()]
@@ -373,7 +374,7 @@ class Index:
     def search_many(
         self,
         queries: DataFrame,
-        column: str,
+        column: Name,
         limit: int = 10,
         *,
         freshness: str = INDEXED,
@@ -386,6 +387,8 @@ class Index:
         """
         from tailrace.indexes.batch import search_many
 
+        if not is_spark(queries):
+            raise InvalidError(f"search_many takes a Spark DataFrame, not {show(queries)}")
         check_limit(limit)
         reader, _, _ = self._reader(None, freshness, at, stale_ok=False)
         return search_many(self._runtime, reader.state, queries, column, limit)
@@ -401,7 +404,7 @@ def _free(name: str, taken: set[str]) -> str:
 def check_freshness(freshness: object) -> None:
     """Refuse what is none."""
     if freshness not in (INDEXED, LATEST):
-        raise InvalidError(f'freshness is "indexed" or "latest", not {freshness!r}')
+        raise InvalidError(f'freshness is "indexed" or "latest", not {show(freshness)}')
 
 
 def _listed(given: object) -> Sequence[object]:
@@ -411,7 +414,7 @@ def _listed(given: object) -> Sequence[object]:
 def check_limit(limit: object) -> None:
     """Refuse what is no number of rows."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
-        raise InvalidError(f"a limit is a whole number from 1 to {MOST}, not {limit!r}")
+        raise InvalidError(f"a limit is a whole number from 1 to {MOST}, not {show(limit)}")
 
 
 class TailTooLongError(UnavailableError):

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tailrace import spark_sql
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.indexes.reader import Hits
 from tailrace.indexes.rowmap import Gone
@@ -28,9 +29,9 @@ _OF_QUERIES = {"select", "from", "with", "values", "table"}
 def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     """Where the rows are that a condition is true of."""
     if not isinstance(where, str) or not where.strip():
-        raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
+        raise InvalidError(f"where is a condition in Spark SQL, not {show(where)}")
     if _has_subquery(where):
-        raise InvalidError(f"the condition {where!r} must be about one row, without subqueries")
+        raise InvalidError(f"the condition {show(where)} must be about one row, without subqueries")
 
     def stats(columns: Iterable[int]) -> Any:
         with runtime.database.read() as connection:
@@ -61,7 +62,7 @@ def _words(where: str) -> set[str]:
     try:
         return {token.text.casefold() for token in spark_sql.tokenize(where)}
     except SqlglotError as error:
-        raise InvalidError(f"cannot read the condition {where!r}") from error
+        raise InvalidError(f"cannot read the condition {show(where)}") from error
 
 
 def read_rows(runtime: Runtime, state: State, hits: Hits, columns: Sequence[Column]) -> pa.Table:

@@ -385,7 +385,7 @@ class Jobs:
         """All jobs, or those in a state."""
         stored = [str(known) for known in State if known is not State.PENDING]
         if state is not None and state not in stored:
-            raise InvalidError(f"no job is ever stored as {state!r}: {', '.join(stored)}")
+            raise InvalidError(f"no job is ever stored as {show(state)}: {', '.join(stored)}")
         c = t.job.c
         query = sa.select(t.job).where(c.tenant == self._runtime.tenant, c.dropped_at.is_(None))
         if state is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.json_value import json_value
 from tailrace.propagation.trigger import check_trigger, parse_interval
@@ -51,7 +52,7 @@ def _said(given: object) -> dict[str, Any]:
 
 def _filled(given: object) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        raise InvalidError(f"expected a dict in the spec, not {given!r}")
+        raise InvalidError(f"expected a dict in the spec, not {show(given)}")
     return {name: value for name, value in given.items() if value not in (None, "", {}, [])}
 
 
@@ -63,7 +64,7 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     check_trigger(job_type, schedule)
     priority = spec["priority"]
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
-        raise InvalidError(f"a priority is a whole number, higher first, not {priority!r}")
+        raise InvalidError(f"a priority is a whole number, higher first, not {show(priority)}")
     for name in ("timeout", "retention"):
         if spec.get(name) is not None:
             parse_interval(spec[name])

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
+from tailrace.arguments import show
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
@@ -66,7 +67,7 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
     come in between.
     """
     if isinstance(at, bool) or not isinstance(at, int):
-        raise InvalidError(f"a snapshot is a number, not {at!r}")
+        raise InvalidError(f"a snapshot is a number, not {show(at)}")
     if 0 <= at < 2**63 and has_snapshot(connection, at):
         return
     low, high = oldest_snapshot(connection), newest_snapshot(connection)
