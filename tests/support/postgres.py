@@ -19,7 +19,7 @@ import psycopg
 from tests.support import memory, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 USER = "tailrace"
 FIND = Path(__file__).parents[2] / "tools" / "postgres.sh"
@@ -31,6 +31,9 @@ class PostgresServer:
 
     port: int
     user: str = USER
+    # For tests of what happens while it is away; on the same port, with the same data.
+    start: Callable[[], None] = lambda: None
+    stop: Callable[[], None] = lambda: None
 
     def url(self, database: str = "postgres") -> str:
         """The address of one of its databases."""
@@ -79,11 +82,19 @@ def run_postgres() -> Iterator[PostgresServer]:
             )
 
         server, port = process.start_on_free_port(start_on)
-        try:
-            yield PostgresServer(port=port)
-        finally:
+
+        def start() -> None:
+            nonlocal server
+            server = start_on(port)
+
+        def stop() -> None:
             # To PostgreSQL, interrupt is a fast and quit an immediate end; its children go with it.
             process.stop(server, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
+
+        try:
+            yield PostgresServer(port=port, start=start, stop=stop)
+        finally:
+            stop()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
