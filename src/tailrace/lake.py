@@ -31,7 +31,7 @@ from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job
 from tailrace.propagation.jobs import Jobs, fail_followers, seconds
-from tailrace.propagation.node import live_nodes
+from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
@@ -549,9 +549,14 @@ class Lake:
                 self._services.remove(service)
 
     def is_served(self) -> bool:
-        """Whether a process serves this lake at the moment."""
+        """Whether a process serves this lake at the moment, and is able to."""
         with self._runtime.database.read() as connection:
             return bool(live_nodes(connection, self._runtime, serving=True))
+
+    def nodes(self) -> list[NodeStatus]:
+        """The processes that serve this lake; `fault` says why one stands back."""
+        with self._runtime.database.read() as connection:
+            return serving_nodes(connection, self._runtime)
 
     def serving(self, *, metrics_port: Port | None = None, host: str = "127.0.0.1") -> Serving:
         """Run the jobs of all tenants in the background, until closed.

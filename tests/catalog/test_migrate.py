@@ -53,8 +53,14 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
         sqlite_lake_args.connect()
 
 
+def take_back_states(connection: sa.Connection) -> None:
+    system_views.hide_states(connection)
+    connection.exec_driver_sql("ALTER TABLE tailrace_node DROP COLUMN fault")
+
+
 # What each version has added, newest first.
 ADDED = {
+    9: take_back_states,
     8: t.outcomes.drop_all,
     7: system_views.drop_indexes,
     6: t.indexes.drop_all,
@@ -81,7 +87,7 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_a_lake_of_an_older_version_is_brought_up_to_date(
     lake_args: LakeArgs, version: int
 ) -> None:

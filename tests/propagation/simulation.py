@@ -23,7 +23,7 @@ from tailrace.catalog import tables as t
 from tailrace.configuration import Configuration
 from tailrace.propagation import joblog
 from tailrace.propagation.job import Claim, State, Work
-from tailrace.propagation.joblog import FencedError
+from tailrace.propagation.joblog import FencedError, NewJob
 from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete, updated
@@ -237,17 +237,11 @@ class World:
             }
         )
         with self.database.lock() as connection:
-            job_id = joblog.insert(
-                connection,
-                tenant="default",
-                home="main.t",
-                name=f"j{self.names}",
-                spec=spec,
-                sources=sources,
-                outputs=[],
-                upstream=upstream,
-                now=self.clock.now(),
+            new = NewJob(
+                home="main.t", name=f"j{self.names}", spec=spec, sources=sources, upstream=upstream
             )
+            now = self.clock.now()
+            (job_id,) = joblog.insert_all(connection, [new], tenant="default", now=now)
         assert job_id not in self.jobs, "a job id was given twice"
         self.jobs[job_id] = ModelJob(sources=tuple(sources), upstream=tuple(upstream))
         kind = spec["trigger"]["job_type"]

@@ -227,7 +227,7 @@ def test_a_failure_beneath_is_entered_there_and_holds_what_is_above(
     with lake.serving():
         add(table, 10)
         wait_until(lambda: lake.jobs.status("v1", "v1").error, what="a failure")
-        wait_until(lambda: lake.jobs.status("v3", "v3").state == "completed", what="rest")
+        wait_until(lambda: lake.jobs.status("v3", "v3").state == "idle", what="rest")
     assert lake.snapshot == before + 1
     above = lake.jobs.status("v3", "v3")
     assert (above.error, above.tries) == (None, 0)
@@ -251,7 +251,7 @@ def test_a_failure_above_does_not_hold_what_is_beneath(slow_lake: tailrace.Lake)
         for number in (10, 11):
             add(table, number)
             lake.jobs.wait("v1", "v1", timeout=60)
-        wait_until(lambda: lake.jobs.status("v2", "v2").state == "completed", what="rest")
+        wait_until(lambda: lake.jobs.status("v2", "v2").state == "failing", what="rest")
     assert ran() == ["v1", "v2", "v1", "v1"]  # the first try, without v2, and the next change
     beneath, failed = lake.jobs.status("v1", "v1"), lake.jobs.status("v2", "v2")
     assert (beneath.error, beneath.is_fresh) == (None, True)

@@ -139,7 +139,7 @@ def test_registration_is_part_of_the_users_transaction(lake: tailrace.Lake) -> N
     with lake.transaction() as txn:
         lake.jobs.pause("orders", "copy", txn=txn)
         lake.jobs.update("orders", "copy", {"priority": 2}, txn=txn)
-        assert lake.jobs.status("orders", "copy").state == "completed"
+        assert lake.jobs.status("orders", "copy").state == "idle"
     assert lake.jobs.status("orders", "copy").state == "paused"
     old = lake.jobs.status("orders", "copy").job_id
     with lake.transaction() as txn:  # another job in its place, at once
@@ -335,7 +335,7 @@ def test_watermarks_that_moved_in_memory_are_stored_by_the_hour(
             clock.advance(timedelta(hours=1, minutes=1))
             serving.service._wake.set()
             wait_until(lambda: stored() == lake.snapshot, what="the hour's upkeep")
-        assert lake.jobs.status("orders", "copy").state == "completed"
+        assert lake.jobs.status("orders", "copy").state == "idle"
 
 
 def test_a_late_flush_does_not_bring_a_dropped_job_back(sqlite_lake: tailrace.Lake) -> None:

@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 import tailrace
+from tailrace.catalog import tables as t
 from tailrace.propagation import joblog
 from tailrace.propagation.spec import complete
 from tests.propagation.simulation import SimNode, World
@@ -34,16 +36,9 @@ class Stage(World):
         trigger = {"job_type": job_type, "schedule": schedule}
         spec = complete({"trigger": trigger, "consumer": {"kind": "sim"}})
         with self.database.lock() as connection:
-            job_id = joblog.insert(
-                connection,
-                tenant="default",
-                home="main.t",
-                name=f"j{self.names}",
-                spec=spec,
-                sources=[1],
-                outputs=[],
-                now=self.clock.now(),
-            )
+            new = joblog.NewJob(home="main.t", name=f"j{self.names}", spec=spec, sources=[1])
+            now = self.clock.now()
+            (job_id,) = joblog.insert_all(connection, [new], tenant="default", now=now)
         from tests.propagation.simulation import ModelJob
 
         self.jobs[job_id] = ModelJob(sources=(1,))
@@ -193,3 +188,48 @@ def test_work_that_broke_down_without_a_word_is_tried_after_a_pause(stage: Stage
     assert due is not None
     stage.clock.time += timedelta(seconds=6)
     assert len(one.runner.look()) == 1
+
+
+def test_first_runs_and_what_is_much_to_read_are_backlogs(stage: Stage) -> None:
+    one, two = stage.nodes
+    stage.nodes.remove(two)
+    stage.commit()
+    front = stage.job()
+    stage.settle(one)
+    stage.job("greedy")
+    stage.commit()
+    works = one.runner.look()
+    assert {work.jobs[0] == front: work.is_backlog for work in works} == {True: False, False: True}
+    for work in works:
+        one.runner.finished(work)
+    stage.look_on(one)
+    stage.settle(one)
+    few = stage.runtime.settings.local_rows
+    for commits in (1, 2):  # in one snapshot, and in several
+        for _ in range(commits):
+            stage.commit()
+        with stage.database.write() as connection:
+            connection.execute(
+                sa.update(t.data_file)
+                .where(t.data_file.c.begin_snapshot == stage.snapshot)
+                .values(record_count=few + 1)
+            )
+        works = one.runner.look()
+        assert [work.is_backlog for work in works] == [True, True]
+        for work in works:
+            one.runner.finished(work)
+        stage.look_on(one)
+        stage.settle(one)
+
+
+def test_a_node_that_may_not_begin_a_job_looks_at_it_again_when_it_may(stage: Stage) -> None:
+    _, two = stage.nodes
+    job = stage.job()
+    stage.commit()
+    able = False
+    two.runner._may_begin = lambda _job: able
+    assert two.runner.look() == []
+    assert two.runner.look() == []
+    able = True
+    two.runner.look_at_held()
+    assert [work.jobs for work in two.runner.look()] == [(job,)]

@@ -138,7 +138,7 @@ def test_a_failing_consumer_harms_nobody_and_catches_up(lake: tailrace.Lake) -> 
     assert good.net() == source_rows(lake)
     assert far.net() == source_rows(lake, "other")
     status = lake.jobs.status("orders", "bad")
-    assert status.state == "completed"
+    assert status.state == "failing"
     assert status.tries == 3
     assert status.error == "RuntimeError: the disk is on fire"
     assert lake.jobs.status("orders", "good").is_fresh
@@ -289,7 +289,7 @@ def test_closing_stops_what_runs_and_leaves_nothing_half_done(lake: tailrace.Lak
     assert not closing.is_alive()
     serving.close()
     status = lake.jobs.status("orders", "log")
-    assert status.state == "completed"
+    assert status.state == "new"
     assert status.watermark is None
     assert lake.table(recorder.table).to_arrow().num_rows == 0
     lake.run_until_fresh()

@@ -58,8 +58,10 @@ class Desk:
     def _stop(self, _flight: Flight) -> None:
         self.stops += 1
 
-    def submit(self, tenant: str, number: int, priority: int = 0) -> Flight | None:
-        work = Work(members=(), to=number, priority=priority, tenant=tenant)
+    def submit(
+        self, tenant: str, number: int, priority: int = 0, *, is_backlog: bool = False
+    ) -> Flight | None:
+        work = Work(members=(), to=number, priority=priority, tenant=tenant, is_backlog=is_backlog)
         return next(iter(self.scheduler.submit(work)), None)
 
     def let_go(self, name: str) -> None:
@@ -167,3 +169,67 @@ def test_of_works_that_come_together_the_highest_priority_starts_first(desk: Des
         desk.let_go(f"a{priority}")
     desk.started(3)
     assert desk.order == ["a9", "a5", "a0"]
+
+
+def test_five_thousand_first_runs_leave_a_worker_to_what_is_nearly_fresh() -> None:
+    desk = Desk(workers=4)
+    works = [Work(members=(), to=n, priority=0, tenant="a", is_backlog=True) for n in range(5000)]
+    desk.scheduler.submit(*works)
+    desk.started(3)
+    assert (desk.scheduler.running, desk.scheduler.waiting) == (3, 4997)
+    desk.submit("a", 5000)
+    desk.submit("a", 5001)
+    desk.started(4)  # though no first run has ended
+    assert desk.order[3] == "a5000"
+    desk.let_go("a5000")
+    desk.started(5)
+    assert desk.order[4] == "a5001"
+    desk.let_go("a0")  # its worker is a backlog's again
+    desk.started(6)
+    assert desk.order[5] == "a3"
+    desk.stops = 1
+    desk.scheduler.close()
+
+
+def test_with_one_worker_backlogs_come_last(desk: Desk) -> None:
+    desk.submit("a", 0, is_backlog=True)
+    desk.started(1)
+    desk.submit("a", 1, is_backlog=True)
+    desk.submit("a", 2)
+    desk.submit("a", 3, priority=1, is_backlog=True)  # as somebody asked for
+    for number in range(4):
+        desk.let_go(f"a{number}")
+    desk.started(4)
+    assert desk.order == ["a0", "a3", "a2", "a1"]
+
+
+def test_a_tenants_backlogs_leave_a_worker_to_its_own_fresh_jobs() -> None:
+    desk = Desk(workers=8, tenant_workers=2)
+    desk.submit("a", 0, is_backlog=True)
+    desk.submit("a", 1, is_backlog=True)
+    desk.submit("b", 0, is_backlog=True)
+    desk.started(2)
+    desk.submit("a", 2)
+    desk.started(3)
+    assert sorted(desk.order) == ["a0", "a2", "b0"]
+    desk.stops = 1
+    desk.scheduler.close()
+
+
+def test_what_is_given_up_frees_its_workers_and_is_settled() -> None:
+    desk = Desk(workers=1)
+    desk.submit("a", 0)
+    desk.submit("b", 0)
+    desk.started(1)
+    settled: list[str] = []
+    desk.scheduler.give_up(lambda flight: settled.append(flight.work.tenant))
+    assert settled == ["a"]
+    assert desk.done == ["a", "b"]  # also what waited, to be planned again
+    assert (desk.scheduler.running, desk.scheduler.waiting) == (0, 0)
+    desk.submit("c", 0)
+    desk.started(2)
+    desk.let_go("a0")  # its thread ends late, and is not counted once more
+    desk.let_go("c0")
+    wait_until(lambda: desk.scheduler.counts["completed"] == 1, what="the other's end")
+    assert desk.done == ["a", "b", "c"]
+    desk.scheduler.close()

@@ -86,7 +86,7 @@ def test_serve_runs_until_it_is_told_to_stop(sqlite_lake_args: LakeArgs) -> None
         assert process.returncode == 0
         assert errors.count("event='iteration'") == 2
         assert same(lake, "orders", "orders_copy")
-        assert lake.jobs.status("orders", "copy").state == "completed"
+        assert lake.jobs.status("orders", "copy").state == "idle"
 
 
 def test_serve_ends_when_its_lake_is_closed(sqlite_lake_args: LakeArgs) -> None:

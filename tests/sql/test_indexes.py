@@ -206,7 +206,7 @@ def test_indexes_are_a_system_table(lake_args: LakeArgs) -> None:
             "rows, segments, error FROM tailrace.indexes WHERE bytes > 0 ORDER BY name"
         )
         both = [
-            ("sales.orders", *facts, "completed", lake.snapshot - 1, 1, 1, 3, 1, None)
+            ("sales.orders", *facts, "idle", lake.snapshot - 1, 1, 1, 3, 1, None)
             for facts in (("near", "vector", "place"), ("note_ft", "fulltext", "note"))
         ]
         assert rows(lake, query) == both

@@ -85,7 +85,7 @@ def test_views_and_jobs_need_no_spark_to_be_managed(lake: tailrace.Lake) -> None
     before = lake.sql("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT id FROM sales.orders LIMIT 3")
     assert "(not created)" in before.text
     assert lake.views() == ["sales.by_customer"]
-    for verb, state in (("PAUSE", "paused"), ("RESUME", "completed"), ("CANCEL", "canceled")):
+    for verb, state in (("PAUSE", "paused"), ("RESUME", "new"), ("CANCEL", "canceled")):
         assert lake.sql(f"{verb} JOB sales.by_customer").message.endswith(f"is {state}")
     lake.jobs.register("sales.orders", "copy", {"consumer": {"kind": "replica", "table": "c"}})
     assert "paused" in lake.sql("PAUSE JOB copy ON sales.orders").message
@@ -305,9 +305,7 @@ def test_system_tables_say_how_fresh_everything_is(lake_args: LakeArgs) -> None:
         behind = lake.sql("SELECT * FROM tailrace.freshness").to_pylist()[0]
         assert (behind["lag_snapshots"], behind["lag_rows"]) == (2, 2)
         assert 0 < behind["lag_seconds"] < 300
-        assert rows(lake, "SELECT state, tries, error FROM tailrace.jobs") == [
-            ("completed", 0, None)
-        ]
+        assert rows(lake, "SELECT state, tries, error FROM tailrace.jobs") == [("idle", 0, None)]
         assert rows(lake, "SELECT strategy FROM tailrace.iterations") == [("build",)]
         assert rows(lake, "SELECT iterations FROM tailrace.usage") == [(1,)]
         newest = rows(lake, "SELECT max(snapshot_id) FROM tailrace.snapshots")

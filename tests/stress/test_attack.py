@@ -23,7 +23,7 @@ from tests.stress import bad_consumers, list_append
 from tests.stress.bad_storage import BadStorage, Fault
 from tests.support import children, counted, seeds, servers, victim
 from tests.support.lakes import LakeArgs, configure
-from tests.support.postgres import KillablePostgres, run_killable_postgres
+from tests.support.postgres import PostgresServer, run_postgres
 from tests.support.process import wait_until
 from tests.support.proxy import Lose, Proxy, proxy_to
 from tests.support.rows import bag
@@ -41,9 +41,10 @@ NTH_STEPS = [(step, STEPS[: n + 1].count(step)) for n, step in enumerate(STEPS)]
 
 
 @pytest.fixture
-def database() -> Iterator[KillablePostgres]:
-    with run_killable_postgres() as running:
-        yield running
+def database() -> Iterator[PostgresServer]:
+    """A server of this test's own, to be killed."""
+    with run_postgres() as server:
+        yield server
 
 
 # --- writers, database and network --------------------------------------------------------------
@@ -90,20 +91,18 @@ class Writers:
 
 
 def test_lists_are_snapshot_isolated_whoever_is_killed(
-    database: KillablePostgres, tmp_path: Path
+    database: PostgresServer, tmp_path: Path
 ) -> None:
     random = Random(seeds.seed())
-    name = database.server.create_database()
-    direct = LakeArgs(
-        catalog="postgres", url=database.server.url(name), data=str(tmp_path / "data")
-    )
+    name = database.create_database()
+    direct = LakeArgs(catalog="postgres", url=database.url(name), data=str(tmp_path / "data"))
     (tmp_path / "logs").mkdir()
     with direct.connect() as lake:
         list_append.make(lake)
         first = lake.snapshot
         _configure_quick(lake)
-    with proxy_to(database.server.port) as proxy:
-        url = direct.url.replace(f":{database.server.port}/", f":{proxy.port}/")
+    with proxy_to(database.port) as proxy:
+        url = direct.url.replace(f":{database.port}/", f":{proxy.port}/")
         writers = Writers(LakeArgs(catalog="postgres", url=url), tmp_path / "logs", random)
         for _ in range(WRITERS):
             writers.start_one()
@@ -136,7 +135,7 @@ def _count(attempts: list[list_append.Attempt], ended: list_append.Ended) -> int
 
 
 def _torment(
-    writers: Writers, database: KillablePostgres, proxy: Proxy, random: Random, seconds: float
+    writers: Writers, database: PostgresServer, proxy: Proxy, random: Random, seconds: float
 ) -> int:
     """Do one bad thing after the other; returns how often the database was killed."""
     databases = 0

@@ -31,6 +31,10 @@ class PostgresServer:
 
     port: int
     user: str = USER
+    # For tests of what happens while it is away; on the same port, with the same data.
+    start: Callable[[], None] = lambda: None
+    stop: Callable[[], None] = lambda: None
+    kill: Callable[[], None] = lambda: None  # at once, with all sessions: the next start recovers
 
     def url(self, database: str = "postgres") -> str:
         """The address of one of its databases."""
@@ -49,38 +53,9 @@ class PostgresServer:
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
-class KillablePostgres:
-    """A server that a test can kill, and start again where it was."""
-
-    def __init__(self, start_on: Callable[[int], subprocess.Popen[bytes]]) -> None:
-        self._start_on = start_on
-        self._process, port = process.start_on_free_port(start_on)
-        self.server = PostgresServer(port=port)
-
-    def kill(self) -> None:
-        """End it at once, with all its sessions: the next start recovers."""
-        process.stop(self._process, (signal.SIGQUIT, signal.SIGKILL))
-
-    def start(self) -> None:
-        """Start it again."""
-        self._process = self._start_on(self.server.port)
-
-    def stop(self) -> None:
-        """End it for good."""
-        # To PostgreSQL, interrupt is a fast and quit an immediate end; its children go with it.
-        process.stop(self._process, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
-
-
 @contextlib.contextmanager
 def run_postgres() -> Iterator[PostgresServer]:
     """Run a server while the block lasts."""
-    with run_killable_postgres() as running:
-        yield running.server
-
-
-@contextlib.contextmanager
-def run_killable_postgres() -> Iterator[KillablePostgres]:
-    """The same, for a test that kills it."""
     programs = Path(_find_programs())
     account = _account()
     home = _directory_for(account)
@@ -107,11 +82,23 @@ def run_killable_postgres() -> Iterator[KillablePostgres]:
                 **account,
             )
 
-        running = KillablePostgres(start_on)
+        server, port = process.start_on_free_port(start_on)
+
+        def start() -> None:
+            nonlocal server
+            server = start_on(port)
+
+        # To PostgreSQL, interrupt is a fast and quit an immediate end; its children go with it.
+        def stop() -> None:
+            process.stop(server, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
+
+        def kill() -> None:
+            process.stop(server, (signal.SIGQUIT, signal.SIGKILL))
+
         try:
-            yield running
+            yield PostgresServer(port=port, start=start, stop=stop, kill=kill)
         finally:
-            running.stop()
+            stop()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

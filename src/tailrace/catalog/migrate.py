@@ -52,6 +52,16 @@ def _create_outcomes(connection: sa.Connection) -> None:
     t.outcomes.create_all(connection)
 
 
+def _say_what_is(connection: sa.Connection) -> None:
+    """Why a node stands back, and the states of jobs at rest."""
+    # A new lake has the column already: its tables are made as they are today.
+    if all(
+        column["name"] != "fault" for column in sa.inspect(connection).get_columns("tailrace_node")
+    ):
+        connection.exec_driver_sql("ALTER TABLE tailrace_node ADD COLUMN fault VARCHAR")
+    system_views.show_states(connection)
+
+
 # Migration n turns version n into n + 1. Never change one that was released: append.
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_store,
@@ -62,6 +72,7 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_indexes,
     system_views.create_indexes,
     _create_outcomes,
+    _say_what_is,
 )
 
 

@@ -1,4 +1,4 @@
-"""What people ask a lake about itself, as views in its database: those of versions 5 and 7.
+"""What people ask a lake about itself, as views in its database: of versions 5, 7 and 8.
 
 They are read by `SELECT … FROM tailrace.jobs`, and by every other program that can read the
 catalog's database; so they are in the database, and not in a program.
@@ -6,7 +6,7 @@ catalog's database; so they are in the database, and not in a program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
 
@@ -37,9 +37,15 @@ _OPTIONS = {
     "sqlite": "json_remove(json_extract(j.spec, '$.consumer'), '$.kind', '$.column_ids')",
     "postgresql": "((j.spec::jsonb -> 'consumer') - 'kind' - 'column_ids')::text",
 }
+# What users see in place of `completed`; `propagation.job.shown` says the same.
+_STATE = """CASE WHEN j.state <> 'completed' THEN j.state WHEN j.tries > 0 THEN 'failing'
+            WHEN j.watermark IS NULL THEN 'new' ELSE 'idle' END AS state"""
+# Pieces that are not the same in all versions: before 8, and since.
+_BEFORE = {"state": "j.state", "retry_at": ""}
+_SINCE = {"state": _STATE, "retry_at": " j.retry_at,"}
 _JOBS = """
-SELECT j.job_id, j.tenant, j.home AS object, j.name, j.kind, j.state, j.watermark,
-       j.tries, {error} AS error, j.node_id AS running_on, j.created_at
+SELECT j.job_id, j.tenant, j.home AS object, j.name, j.kind, {state}, j.watermark,
+       j.tries, {error} AS error,{retry_at} j.node_id AS running_on, j.created_at
 FROM tailrace_job j
 WHERE j.dropped_at IS NULL
 """
@@ -87,7 +93,7 @@ WITH stale AS (
 ), newest AS (
     SELECT MAX(snapshot_id) AS snapshot_id FROM ducklake_snapshot
 )
-SELECT j.tenant, j.home AS object, j.name, j.kind, j.state,
+SELECT j.tenant, j.home AS object, j.name, j.kind, {state},
        CASE WHEN b.job_id IS NULL THEN n.snapshot_id ELSE j.watermark END AS watermark,
        CASE WHEN b.job_id IS NULL THEN 0 ELSE n.snapshot_id - b.since + 1 END AS lag_snapshots,
        COALESCE(b.count_rows, 0) AS lag_rows,
@@ -140,7 +146,7 @@ WITH parts AS (
       AND f.begin_snapshot > COALESCE(j.watermark, -1) AND f.end_snapshot IS NULL
     GROUP BY j.job_id
 )
-SELECT j.tenant, j.home AS object, j.name, j.kind, {columns} AS columns, j.state,
+SELECT j.tenant, j.home AS object, j.name, j.kind, {columns} AS columns, {state},
        f.watermark, f.lag_snapshots, f.lag_seconds,
        CAST(COALESCE(w.count_rows, 0) AS BIGINT) AS pending_rows,
        CAST(COALESCE(p.count_rows, 0) AS BIGINT) AS rows,
@@ -167,25 +173,40 @@ VIEWS = {
 
 
 INDEXES = {"indexes": _INDEXES}
+# Those that show a job's state; the last stands on another.
+_WITH_STATE = {"jobs": _JOBS, "freshness": _FRESHNESS, "indexes": _INDEXES}
 
 
 def create_all(connection: sa.Connection) -> None:
     """Create the views of version 5."""
-    _create(connection, VIEWS)
+    _create(connection, VIEWS, _BEFORE)
 
 
 def create_indexes(connection: sa.Connection) -> None:
     """Create the view of indexes."""
-    _create(connection, INDEXES)
+    _create(connection, INDEXES, _BEFORE)
 
 
-def _create(connection: sa.Connection, views: Mapping[str, str]) -> None:
+def show_states(connection: sa.Connection) -> None:
+    """Tell jobs at rest apart: new, failing, idle."""
+    _drop(connection, reversed(_WITH_STATE))
+    _create(connection, _WITH_STATE, _SINCE)
+
+
+def hide_states(connection: sa.Connection) -> None:
+    """What `show_states` did, undone."""
+    _drop(connection, reversed(_WITH_STATE))
+    _create(connection, _WITH_STATE, _BEFORE)
+
+
+def _create(connection: sa.Connection, views: Mapping[str, str], more: Mapping[str, str]) -> None:
     kind = connection.dialect.name
-    pieces = {"error": _ERROR, "age": _AGE, "columns": _COLUMNS, "options": _OPTIONS}
+    by_database = {"error": _ERROR, "age": _AGE, "columns": _COLUMNS, "options": _OPTIONS}
+    pieces = {piece: texts[kind] for piece, texts in by_database.items()} | dict(more)
     for name, query in views.items():
         text = query
-        for piece, by_database in pieces.items():
-            text = text.replace(f"{{{piece}}}", by_database[kind])
+        for piece, meant in pieces.items():
+            text = text.replace(f"{{{piece}}}", meant)
         connection.exec_driver_sql(f"CREATE VIEW {PREFIX}{name} AS {text}")
 
 
@@ -199,6 +220,6 @@ def drop_indexes(connection: sa.Connection) -> None:
     _drop(connection, INDEXES)
 
 
-def _drop(connection: sa.Connection, views: Mapping[str, str]) -> None:
+def _drop(connection: sa.Connection, views: Iterable[str]) -> None:
     for name in views:
         connection.exec_driver_sql(f"DROP VIEW {PREFIX}{name}")

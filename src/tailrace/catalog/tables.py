@@ -445,6 +445,8 @@ node = sa.Table(
     sa.Column("pid", Int, nullable=False),
     sa.Column("started_at", Time, nullable=False),
     sa.Column("heartbeat_at", Time, nullable=False),
+    # Why it stands back and claims nothing; NULL if it is well. Of version 8.
+    sa.Column("fault", Text),
 )
 iteration = sa.Table(
     "tailrace_iteration",

@@ -36,16 +36,20 @@ def status(
             "failing": len(errors),
             "served": found.is_served(),
         }
+        faults = [f"{node.host}, {node.pid}: {node.fault}" for node in found.nodes() if node.fault]
     if output is Output.JSON:
-        document({**facts, "freshness": jobs})
+        document({**facts, "standing_back": faults, "freshness": jobs})
         return
     _rows(jobs, list(system.TABLES["freshness"]), output)
-    served = "" if facts["served"] or not jobs else "; nobody serves it: tailrace serve"
+    is_served = facts["served"] or faults or not jobs
+    served = "" if is_served else "; nobody serves it: tailrace serve"
     say(
         f"snapshot {facts['snapshot']}, {facts['tables']} tables, {facts['views']} views, "
         f"{facts['indexes']} indexes, "
         f"{facts['behind']} of {facts['jobs']} jobs behind, {facts['failing']} failing{served}"
     )
+    for fault in faults:
+        say(f"a node stands back ({fault})")
 
 
 def tables(

@@ -288,9 +288,7 @@ class Index:
             table = lookup.table_by_id(connection, self._source(), head.newest)
             files = [] if table is None else lookup.data_files(connection, table, head.newest)
         rows = sum(file.rows for file in files)
-        waits = (
-            "waits for its first run" if status.state is State.COMPLETED else f"is {status.state}"
-        )
+        waits = "waits for its first run" if status.state is State.NEW else f"is {status.state}"
         reason = f": {status.error}" if status.error else ""
         return UnavailableError(
             f"{self._label} is not built yet: {rows:,} rows to index, its job {waits}"

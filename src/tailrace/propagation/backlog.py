@@ -1,7 +1,7 @@
 """How far one iteration goes: a large backlog is worked off in several, each committed.
 
 The cut is at a snapshot, found from the catalog's counts: rows of the files that were added, and
-positions of the deletes.
+positions of the deletes. The same counts tell what is nearly fresh from what will take its time.
 """
 
 from __future__ import annotations
@@ -11,30 +11,49 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
 from tailrace.settings import Settings
 
 
 def cut(
     connection: sa.Connection, tables: Iterable[int], since: int, to: int, settings: Settings
-) -> int:
-    """The last snapshot up to which the changes after `since` are not too many."""
+) -> tuple[int, bool]:
+    """The last snapshot up to which the changes after `since` are not too many.
+
+    And whether they are few: those that are read in the process, and not by Spark. Of a single
+    snapshot, `large_tables` says that for all tables at once.
+    """
     if to - since <= 1:
-        return to
+        return to, True
     sizes: dict[int, int] = {}
     wanted = {"tables": list(tables), "since": since, "to": to}
-    for snapshot, rows in connection.execute(_SIZES, wanted):
-        sizes[snapshot] = sizes.get(snapshot, 0) + int(rows)
-    few = len(sizes) <= settings.iteration_snapshots
-    if few and sum(sizes.values()) <= settings.iteration_rows:
-        return to
+    for snapshot, count in connection.execute(_SIZES, wanted):
+        sizes[snapshot] = sizes.get(snapshot, 0) + int(count)
+    rows = sum(sizes.values())
+    if len(sizes) <= settings.iteration_snapshots and rows <= settings.iteration_rows:
+        return to, rows <= settings.local_rows
     reached, total = since, 0
-    for count, (snapshot, rows) in enumerate(sorted(sizes.items()), 1):
-        total += rows
-        too_many = total > settings.iteration_rows or count > settings.iteration_snapshots
+    for number, (snapshot, more) in enumerate(sorted(sizes.items()), 1):
+        total += more
+        too_many = total > settings.iteration_rows or number > settings.iteration_snapshots
         if too_many and reached > since:
-            return reached
+            return reached, False
         reached = snapshot
-    return to
+    return to, False
+
+
+def large_tables(
+    connection: sa.Connection, tables: Iterable[int], snapshot: int, settings: Settings
+) -> set[int]:
+    """The tables to which one snapshot has added more rows than are few."""
+    f = t.data_file.c
+    query = sa.select(f.table_id).where(f.begin_snapshot == snapshot).group_by(f.table_id)
+    query = query.having(sa.func.sum(f.record_count) > settings.local_rows)
+    return {
+        table
+        for some in in_batches(sorted(tables))
+        for table in connection.execute(query.where(f.table_id.in_(some))).scalars()
+    }
 
 
 def _by_snapshot(

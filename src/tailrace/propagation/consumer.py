@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tailrace.arguments import checked
 from tailrace.errors import InvalidError
+from tailrace.log import get_logger
 from tailrace.store.schema import check_name
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime
     from tailrace.store.schema import TableInfo
     from tailrace.store.transaction import Transaction
+
+log = get_logger("tailrace.consumer")
 
 # Names of columns, or those by table, or None for all.
 Columns = Sequence[str] | Mapping[str, Sequence[str]] | None
@@ -145,6 +148,7 @@ class FunctionConsumer(Consumer):
 _registered: dict[str, Consumer] = {}
 # Modules that register a consumer when they are imported: done when a job first needs it.
 _modules: dict[str, str] = {}
+_broken: dict[str, str] = {}  # kinds whose modules cannot be imported, and why
 
 
 @checked
@@ -206,9 +210,20 @@ def register_module(kind: str, module: str) -> None:
 
 def find_consumer(kind: str) -> Consumer | None:
     """The consumer of that name, if this process has it."""
-    if kind not in _registered and kind in _modules:
-        import_module(_modules[kind])
+    if kind not in _registered and kind in _modules and kind not in _broken:
+        try:
+            import_module(_modules[kind])
+        except ImportError as error:  # its jobs are left alone here, and all others go on
+            _broken[kind] = str(error)
+            log.warning("consumer cannot be imported", kind=kind, error=str(error))
     return _registered.get(kind)
+
+
+def why_missing(kind: str) -> str:
+    """Why this process does not have a consumer."""
+    if kind in _broken:
+        return f"the consumer {kind!r} cannot be imported ({_broken[kind]})"
+    return f"no consumer {kind!r} is known"
 
 
 def known_consumers() -> list[str]:

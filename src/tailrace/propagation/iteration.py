@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from random import Random
 
 import sqlalchemy as sa
@@ -24,7 +25,7 @@ from tailrace.errors import InvalidError, NotFoundError, TailraceError, Unavaila
 from tailrace.log import get_logger
 from tailrace.propagation import graph, history, joblog, retry, versions
 from tailrace.propagation.changes import Changes, SourceChanges
-from tailrace.propagation.consumer import Consumer, JobContext, find_consumer
+from tailrace.propagation.consumer import Consumer, JobContext, find_consumer, why_missing
 from tailrace.propagation.flight import Flight, Running
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import consuming
@@ -94,9 +95,18 @@ class Iterations:
         live: Callable[[sa.Connection], set[str]],
         random: Random | None = None,
         observe: Callable[[Job, Iteration], None] = lambda _job, _done: None,
+        may_begin: Callable[[int], bool] = lambda _job: True,
+        blame: Callable[[BaseException, Job], str | None] = lambda _error, _job: None,
+        leaves: Callable[[BaseException, Job], bool] = lambda _error, _job: False,
+        waits_for_spark: bool = False,
     ) -> None:
+        """`blame` says what is wrong with the node, if an error is not the job's; `leaves` whether
+        it may be another node's to try the job next.
+        """
+        self._may_begin, self._blame, self._leaves = may_begin, blame, leaves
         # The Spark jobs of a flight are tagged, so that they can be interrupted.
         self._spark = TaggingSpark(runtime.spark)
+        self._spark.waits = waits_for_spark
         self._runtime, self._heartbeat = replace(runtime, spark=self._spark), heartbeat
         self._node_id, self._live = node_id, live
         self._random = random or Random()  # noqa: S311  (pauses, no secrets)
@@ -107,6 +117,8 @@ class Iterations:
     def run(self, flight: Flight) -> None:
         """Run a work; what goes wrong with a job is entered with the job, and not raised."""
         work = flight.work
+        if not all(self._may_begin(job) for job in work.jobs):
+            return  # since it was planned, the node has come to stand back
         with self._runtime.database.lock() as connection:
             claims = joblog.claim(connection, work, node=self._node_id, live=self._live)
         flight.claims = {claim.job.id: claim for claim in claims}
@@ -161,7 +173,7 @@ class Iterations:
     def _part(self, claim: Claim, infos: Mapping[int, TableInfo | None], kind: Kind) -> _Part:
         consumer = find_consumer(claim.job.kind)
         if consumer is None:
-            raise UnavailableError(f"no consumer {claim.job.kind!r} is known on this node")
+            raise UnavailableError(f"{why_missing(claim.job.kind)} on this node")
         columns: dict[int, list[str] | None] = {}
         for table in claim.job.sources:
             info = infos[table]
@@ -375,14 +387,26 @@ class Iterations:
         error: BaseException,
         kind: Kind,
         running: Running | None,
+        *,
+        is_late: bool = False,
     ) -> None:
-        """Enter a failure with its job and in the history."""
-        tries = claim.job.tries + 1
+        """Enter a failure with its job and in the history, unless it is this node's own."""
+        # Of one that took too long, Spark is not asked: it may be what does not answer.
+        reason = None if is_late else self._blame(error, claim.job)
+        if reason is not None:
+            flight.failures += 1
+            log.warning("iteration", job=claim.job.label, error=reason, blamed="this node")
+            return  # what it claimed is released, and another node may take it
+        before = claim.status.get("error", {}).get("code")
+        tries = 1 if before == retry.TRIGGER else claim.job.tries + 1
         settings = self._runtime.settings
         code = retry.final_code(retry.code_of(error), tries, settings)
         permanent = retry.is_permanent(code)
-        message = retry.message_of(error)
         now = self._runtime.clock.now()
+        again: datetime | None = now + retry.pause(tries, settings, self._random, error)
+        if self._leaves(error, claim.job):  # it is said, but not counted
+            tries, permanent, again = max(1, claim.job.tries), False, None
+        message = retry.message_of(error)
         record = replace(self._record(flight, claim, kind, running), error=message)
         status = {**claim.status, "error": {"code": code, "message": message, "at": str(now)}}
         with self._runtime.database.lock() as connection:
@@ -391,7 +415,7 @@ class Iterations:
                 claim,
                 permanent=permanent,
                 tries=tries,
-                retry_at=None if permanent else now + retry.pause(tries, settings, self._random),
+                retry_at=None if permanent else again,
                 status=status,
                 repeats=_repeats(claim.job),
             )
@@ -414,7 +438,12 @@ class Iterations:
                 kind = Kind.SNAPSHOT if claim.since is None else Kind.TAIL
                 limit = claim.job.timeout or self._runtime.settings.iteration_timeout.seconds
                 error = TimeoutError(f"the iteration took longer than {limit:g} seconds")
-                self._fail(flight, claim, error, kind, running)
+                self._fail(flight, claim, error, kind, running, is_late=True)
+        self._release(flight)
+
+    def abandon(self, flight: Flight) -> None:
+        """Stop a flight that cannot go on through no fault of its jobs: they are free again."""
+        flight.stopped.set()
         self._release(flight)
 
     def _release(self, flight: Flight) -> None:

@@ -16,7 +16,10 @@ class State(StrEnum):
 
     PENDING = "pending"  # in the queue of a node; never stored
     RUNNING = "running"  # an iteration is under way
-    COMPLETED = "completed"  # at rest, also when new
+    COMPLETED = "completed"  # at rest; only stored: users see one of the three that it stands for
+    NEW = "new"  # at rest, and has never run to its end
+    FAILING = "failing"  # at rest until its next try: the last one failed
+    IDLE = "idle"  # at rest
     ERROR = "error"  # failed for good: needs a person, and then `resume` or a new registration
     CANCELED = "canceled"  # stopped by a user, until `resume`
     PAUSED = "paused"  # begins nothing new, until `resume`
@@ -31,6 +34,19 @@ class Kind(StrEnum):
 
 # States in which a job takes part in its group.
 ACTIVE = (State.COMPLETED, State.RUNNING)
+# What `completed` stands for.
+AT_REST = (State.NEW, State.FAILING, State.IDLE)
+# What the job log has.
+STORED = tuple(s for s in State if s not in (State.PENDING, *AT_REST))
+
+
+def shown(stored: State, *, watermark: int | None, tries: int) -> State:
+    """The state that users see; the system views say the same in SQL."""
+    if stored is not State.COMPLETED:
+        return stored
+    if tries:
+        return State.FAILING
+    return State.NEW if watermark is None else State.IDLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +79,11 @@ class Job:
     def label(self) -> str:
         return f"{self.home}/{self.name}"
 
+    @property
+    def shown(self) -> State:
+        """The state that users see."""
+        return shown(self.state, watermark=self.watermark, tries=self.tries)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
@@ -85,6 +106,8 @@ class Work:
     # Jobs that commit in one transaction, or not at all, in the order of running; others commit
     # each for itself.
     together: tuple[tuple[int, ...], ...] = ()
+    # A first run, or much to catch up with: others are nearly fresh, and do not wait for it.
+    is_backlog: bool = False
 
     @property
     def jobs(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from tailrace.errors import ConflictError
 from tailrace.propagation.job import Claim, Job, Member, State, Work
 from tailrace.propagation.trigger import make_trigger, parse_interval
 from tailrace.store import lookup
+from tailrace.store.schema import fold
 
 _J = t.job.c
 
@@ -87,6 +88,18 @@ def find(connection: sa.Connection, tenant: str, home: str, name: str) -> Any:
         _J.dropped_at.is_(None),
     )
     return connection.execute(query).one_or_none()
+
+
+def names_under(
+    connection: sa.Connection, tenant: str, homes: Iterable[str]
+) -> set[tuple[str, str]]:
+    """The homes and folded names of the jobs that are named under some tables."""
+    query = sa.select(_J.home, _J.name).where(_J.tenant == tenant, _J.dropped_at.is_(None))
+    return {
+        (row.home, fold(row.name))
+        for some in in_batches(homes)
+        for row in connection.execute(query.where(_J.home.in_(some)))
+    }
 
 
 def row(connection: sa.Connection, job_id: int) -> Any:
@@ -251,64 +264,80 @@ def job_of(row: Any, sources: tuple[int, ...], upstream: tuple[int, ...] = ()) -
 _COUNT = (
     sa.update(t.counter)
     .where(t.counter.c.name == sa.bindparam("which"))
-    .values(value=t.counter.c.value + 1)
+    .values(value=t.counter.c.value + sa.bindparam("many", type_=t.Int))
     .returning(t.counter.c.value)
 )
 
 
-def next_number(connection: sa.Connection, name: str) -> int:
-    """The next of a sequence that is never given twice."""
-    return int(connection.execute(_COUNT, {"which": name}).scalar_one())
+def next_number(connection: sa.Connection, name: str, count: int = 1) -> int:
+    """The next of a sequence that is never given twice, or the last of the next so many."""
+    return int(connection.execute(_COUNT, {"which": name, "many": count}).scalar_one())
 
 
-def insert(
-    connection: sa.Connection,
-    *,
-    tenant: str,
-    home: str,
-    name: str,
-    spec: Mapping[str, Any],
-    sources: Sequence[int],
-    outputs: Sequence[int],
-    now: datetime,
-    upstream: Sequence[int] = (),
-) -> int:
-    """Enter a new job; returns its id. `upstream` is all that it stands on, the lowest first."""
-    job_id = next_number(connection, "job")
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """A job to be entered."""
+
+    home: str
+    name: str
+    spec: Mapping[str, Any]
+    sources: Sequence[int]
+    outputs: Sequence[int] = ()
+    upstream: Sequence[int] = ()  # all that it stands on, the lowest first
+
+
+def insert_all(
+    connection: sa.Connection, jobs: Sequence[NewJob], *, tenant: str, now: datetime
+) -> list[int]:
+    """Enter new jobs, whose names are free; returns their ids."""
+    if not jobs:
+        return []
+    first_id = next_number(connection, "job", len(jobs)) - len(jobs) + 1
+    first_lsn = next_number(connection, "lsn", len(jobs)) - len(jobs) + 1
+    numbered = list(enumerate(jobs, first_id))
     connection.execute(
-        sa.insert(t.job).values(
-            job_id=job_id,
-            tenant=tenant,
-            home=home,
-            name=name,
-            kind=spec["consumer"]["kind"],
-            spec=json.dumps(spec),
-            state=State.COMPLETED,
-            epoch=0,
-            catches_up=0,
-            lsn=next_number(connection, "lsn"),
-            tries=0,
-            status="{}",
-            created_at=now,
-        )
-    )
-    connection.execute(
-        sa.insert(t.job_source),
+        sa.insert(t.job),
         [
-            {"job_id": job_id, "position": number, "table_id": table}
-            for number, table in enumerate(sources)
+            {
+                "job_id": job_id,
+                "tenant": tenant,
+                "home": job.home,
+                "name": job.name,
+                "kind": job.spec["consumer"]["kind"],
+                "spec": json.dumps(job.spec),
+                "state": State.COMPLETED,
+                "epoch": 0,
+                "catches_up": 0,
+                "lsn": first_lsn + job_id - first_id,
+                "tries": 0,
+                "status": "{}",
+                "created_at": now,
+            }
+            for job_id, job in numbered
         ],
     )
-    if upstream:
-        connection.execute(
-            sa.insert(t.job_upstream),
-            [
-                {"job_id": job_id, "position": number, "upstream_id": beneath}
-                for number, beneath in enumerate(upstream)
-            ],
-        )
-    add_outputs(connection, job_id, outputs, owned=True)
-    return job_id
+    _insert_lists(connection, t.job_source, "table_id", ((i, job.sources) for i, job in numbered))
+    beneath = ((job_id, job.upstream) for job_id, job in numbered)
+    _insert_lists(connection, t.job_upstream, "upstream_id", beneath)
+    for job_id, job in numbered:
+        add_outputs(connection, job_id, job.outputs, owned=True)
+    return [job_id for job_id, _ in numbered]
+
+
+def _insert_lists(
+    connection: sa.Connection,
+    table: sa.Table,
+    column: str,
+    lists: Iterable[tuple[int, Sequence[int]]],
+) -> None:
+    """Enter what belongs to jobs, in its order."""
+    rows = [
+        {"job_id": job_id, "position": number, column: one}
+        for job_id, some in lists
+        for number, one in enumerate(some)
+    ]
+    if rows:
+        connection.execute(sa.insert(table), rows)
 
 
 def add_outputs(
@@ -493,6 +522,26 @@ def fail(
         retry_at=retry_at,
         status=json.dumps(status),
     )
+
+
+def fail_trigger(
+    connection: sa.Connection, job: Job, error: Mapping[str, Any], again: datetime
+) -> None:
+    """Say that a job's trigger raised, and when it is asked again; not if the job has changed."""
+    found = row(connection, job.id)
+    if found is not None and found.lsn == job.lsn:
+        status = json.dumps({**json.loads(found.status), "error": dict(error)})
+        write(connection, job.id, tries=job.tries + 1, retry_at=again, status=status)
+
+
+def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
+    """Say that a job's trigger works again, if it was that which had failed."""
+    found = row(connection, job.id)
+    if found is not None and found.lsn == job.lsn:
+        status = json.loads(found.status)
+        if status.get("error", {}).get("code") == code:
+            del status["error"]
+            write(connection, job.id, tries=0, retry_at=None, status=json.dumps(status))
 
 
 def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool = True) -> None:

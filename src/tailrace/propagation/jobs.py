@@ -27,13 +27,14 @@ from tailrace.errors import (
     UnavailableError,
 )
 from tailrace.log import get_logger
-from tailrace.propagation import graph, history, joblog, retry
+from tailrace.propagation import history, joblog, retry
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import check_outside
 from tailrace.propagation.iteration import source_gone
-from tailrace.propagation.job import Job, State
-from tailrace.propagation.node import live_nodes
+from tailrace.propagation.job import AT_REST, STORED, Job, State
+from tailrace.propagation.node import common_fault, live_nodes
+from tailrace.propagation.registering import Registering, Registration
 from tailrace.propagation.spec import complete, updated
 from tailrace.propagation.status import STOPPED, JobStatus, statuses
 from tailrace.propagation.trigger import parse_interval
@@ -65,6 +66,7 @@ class Jobs:
         self._runtime, self._begin, self._run_one = runtime, begin, run_one
         # What transactions that have not ended are going to register.
         self._pending: WeakKeyDictionary[Transaction, set[tuple[str, str]]] = WeakKeyDictionary()
+        self._registering: WeakKeyDictionary[Transaction, Registering] = WeakKeyDictionary()
 
     # --- register and unregister ------------------------------------------------------------
 
@@ -131,54 +133,23 @@ class Jobs:
         else:
             outputs = consumer.prepare(txn, spec["consumer"], infos)
 
-        def enter(connection: sa.Connection, snapshot: int) -> None:
-            # By name, because a table of this very commit has had no id before.
-            def table_id(schema: str, plain: str, known: int = -1) -> int:
-                tenant = self._runtime.tenant
-                found = lookup.find_table(connection, schema, plain, snapshot, tenant)
-                if found is None or known not in (-1, found.id):
-                    raise ConflictError(f"another transaction dropped {schema}.{plain}")
-                return found.id
-
-            source_ids = [table_id(i.schema, i.name, max(i.id, -1)) for i in infos]
-            output_ids = [table_id(*split_name(output)) for output in outputs]
-            graph.check_no_loop(connection, f"{home}/{name}", source_ids, output_ids)
-            if joblog.find(connection, self._runtime.tenant, home, name) is not None:
-                raise ConflictError(f"another transaction registered {home}/{name}")
-            joblog.insert(
-                connection,
-                tenant=self._runtime.tenant,
+        batch = self._registering.get(txn)
+        # Those that follow each other are entered at once; else in their turn.
+        if batch is None or txn.last_in_commit is not batch:
+            batch = self._registering[txn] = Registering(self._runtime)
+            txn.in_commit(batch)
+        batch.add(
+            Registration(
                 home=home,
                 name=name,
                 spec=spec,
-                sources=source_ids,
-                outputs=output_ids,
-                upstream=self._all_upstream(connection, f"{home}/{name}", upstream, source_ids),
-                now=self._runtime.clock.now(),
+                sources=infos,
+                outputs=outputs,
+                upstream=upstream,
             )
-
-        txn.in_commit(enter)
+        )
         pending.add((home, fold(name)))
         return True
-
-    def _all_upstream(
-        self, connection: sa.Connection, label: str, direct: Sequence[int], sources: Sequence[int]
-    ) -> list[int]:
-        """What a new job stands on, near and far, each behind what it stands on itself."""
-        if not direct:
-            return []
-        beneath = joblog.upstream_of(connection, direct)
-        found = list(dict.fromkeys(i for d in direct for i in (*beneath.get(d, ()), d)))
-        there = {
-            job.id: job for job, dropped in joblog.jobs_by_id(connection, found) if not dropped
-        }
-        for job_id in found:
-            job = there.get(job_id)
-            if job is None or job.tenant != self._runtime.tenant:
-                raise ConflictError(f"a job that {label} stands on is not there: {job_id}")
-            if not set(job.sources) <= set(sources):
-                raise InvalidError(f"the sources of {label} lack some of {job.label}'s beneath it")
-        return found
 
     def unregister(
         self, table: TableName, name: Name, *, cascade: bool = False, txn: Transaction | None = None
@@ -379,20 +350,22 @@ class Jobs:
         """How a job is."""
         with self._runtime.database.read() as connection:
             row = self._row(connection, home_of(table), name)
-            return statuses(connection, [row])[0]
+            return statuses(connection, [row], common_fault(connection, self._runtime))[0]
 
     def list(self, state: str | None = None) -> Sequence[JobStatus]:
-        """All jobs, or those in a state."""
-        stored = [str(known) for known in State if known is not State.PENDING]
-        if state is not None and state not in stored:
-            raise InvalidError(f"no job is ever stored as {show(state)}: {', '.join(stored)}")
+        """All jobs, or those in a state; `completed` is all that are at rest."""
+        known = [*AT_REST, *STORED]
+        if state is not None and state not in known:
+            raise InvalidError(f"no job is ever {show(state)}: {', '.join(known)}")
         c = t.job.c
         query = sa.select(t.job).where(c.tenant == self._runtime.tenant, c.dropped_at.is_(None))
         if state is not None:
-            query = query.where(c.state == state)
+            stored = State.COMPLETED if state in AT_REST else state
+            query = query.where(c.state == stored)
         with self._runtime.database.read() as connection:
             rows = connection.execute(query.order_by(c.home, c.name)).all()
-            return statuses(connection, rows)
+            found = statuses(connection, rows, common_fault(connection, self._runtime))
+        return [job for job in found if job.state == state] if state in AT_REST else found
 
     def history(
         self, table: TableName | None = None, name: Name | None = None, *, limit: Count = 100

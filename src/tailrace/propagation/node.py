@@ -11,6 +11,9 @@ import os
 import secrets
 import socket
 import threading
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -28,6 +31,7 @@ class Node:
     def __init__(self, runtime: Runtime, *, serves: bool = True, beating: bool = True) -> None:
         """`serves`: until further notice, not only until something is done."""
         self._serves = serves
+        self._fault: str | None = None  # why it stands back
         self.id = secrets.token_hex(6)
         self._runtime = runtime
         self._stop = threading.Event()
@@ -42,7 +46,9 @@ class Node:
         now = self._runtime.clock.now()
         with self._runtime.database.write() as connection:
             same = t.node.c.node_id == self.id
-            found = connection.execute(sa.update(t.node).where(same).values(heartbeat_at=now))
+            found = connection.execute(
+                sa.update(t.node).where(same).values(heartbeat_at=now, fault=self._fault)
+            )
             if found.rowcount == 0:
                 connection.execute(
                     sa.insert(t.node).values(
@@ -52,8 +58,26 @@ class Node:
                         pid=os.getpid(),
                         started_at=now,
                         heartbeat_at=now,
+                        fault=self._fault,
                     )
                 )
+
+    def say(self, fault: str | None) -> None:
+        """Say why this node stands back, or that it does not; now, or with a later heartbeat."""
+        if fault != self._fault:
+            self._fault = fault
+            try:
+                self.beat()
+            except Exception as error:  # noqa: BLE001  (the catalog is away, too)
+                log.warning("heartbeat failed", error=repr(error)[:500])
+
+    def others_are_well(self) -> bool:
+        """Whether another node serves the lake, and does not stand back."""
+        try:
+            with self._runtime.database.read() as connection:
+                return bool(live_nodes(connection, self._runtime, serving=True) - {self.id})
+        except UnavailableError:
+            return False
 
     def live(self, connection: sa.Connection) -> set[str]:
         """The nodes that are alive, with this one."""
@@ -79,13 +103,47 @@ class Node:
             pass  # its heartbeat will be missed
 
 
+@dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """A process that serves the lake."""
+
+    id: str
+    host: str
+    pid: int
+    started_at: datetime
+    heartbeat_at: datetime
+    fault: str | None  # why it stands back, and leaves the jobs to others
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+def serving_nodes(connection: sa.Connection, runtime: Runtime) -> list[NodeStatus]:
+    """The nodes that serve the lake and have been heard of lately, the oldest first."""
+    c = t.node.c
+    columns = (c.node_id.label("id"), c.host, c.pid, c.started_at, c.heartbeat_at, c.fault)
+    query = sa.select(*columns).where(c.heartbeat_at >= _oldest(runtime), c.serves == 1)
+    rows = connection.execute(query.order_by(c.started_at, c.node_id)).mappings()
+    return [NodeStatus(**row) for row in rows]
+
+
+def common_fault(connection: sa.Connection, runtime: Runtime) -> str | None:
+    """Why nothing is done, if there are nodes and all of them stand back."""
+    faults = [node.fault for node in serving_nodes(connection, runtime)]
+    return None if None in faults else next((fault for fault in faults if fault), None)
+
+
 def live_nodes(connection: sa.Connection, runtime: Runtime, *, serving: bool = False) -> set[str]:
-    """The nodes that have been heard of lately: all, or those that serve."""
-    oldest = runtime.clock.now() - runtime.settings.node_timeout
-    query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= oldest)
+    """The nodes that have been heard of lately: all, or those that serve and are well."""
+    query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= _oldest(runtime))
     if serving:
-        query = query.where(t.node.c.serves == 1)
+        query = query.where(t.node.c.serves == 1, t.node.c.fault.is_(None))
     return set(connection.execute(query).scalars())
+
+
+def _oldest(runtime: Runtime) -> datetime:
+    return runtime.clock.now() - runtime.settings.node_timeout
 
 
 def delete_dead(connection: sa.Connection, runtime: Runtime) -> None:

@@ -14,16 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from tailrace.log import get_logger
 from tailrace.propagation.board import Board, Entry
-from tailrace.propagation.job import Member, Work
-
-log = get_logger("tailrace.plan")
-
-# When a trigger that raised is asked again.
-_AFTER_A_FAULT = timedelta(seconds=30)
+from tailrace.propagation.job import Job, Member, Work
 
 
 @dataclass(kw_only=True)
@@ -32,6 +26,9 @@ class Plan:
 
     works: list[Work] = field(default_factory=list)
     next_due: datetime | None = None
+    # Jobs whose triggers raised, which are asked again later; and that have failed, by whatever,
+    # and whose triggers say that they are not due. None for those.
+    faults: list[tuple[Job, Exception | None]] = field(default_factory=list)
 
     def later(self, moment: datetime) -> None:
         if self.next_due is None or moment < self.next_due:
@@ -133,10 +130,12 @@ def _is_due(entry: Entry, rules: Rules, plan: Plan) -> bool:
         due = entry.job.trigger.due(rules.time_of(entry.watermark), rules.now)
         is_due = due <= rules.now
     except Exception as error:  # noqa: BLE001  (a user's trigger: the other jobs go on)
-        log.warning("trigger failed", job=entry.job.label, error=repr(error)[:500])
-        due, is_due = rules.now + _AFTER_A_FAULT, False
+        plan.faults.append((entry.job, error))
+        return False
     if not is_due:
         plan.later(due)
+        if entry.job.tries:
+            plan.faults.append((entry.job, None))
     return is_due
 
 

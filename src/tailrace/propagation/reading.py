@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -193,8 +194,10 @@ class Reading:
     def close(self) -> None:
         """Let go of what Spark holds."""
         with self._lock:
-            if self._frame is not None and self._frame.is_cached:
-                self._frame.unpersist()
+            if self._frame is not None:
+                with suppress(Exception):  # Spark may have ended, and holds nothing then
+                    if self._frame.is_cached:
+                        self._frame.unpersist()
             self._frame = self._table = None
 
 

@@ -13,8 +13,10 @@ from random import Random
 from tailrace import errors
 from tailrace.settings import Settings
 
-UNAVAILABLE, CONFLICT, TIMED_OUT, UNKNOWN = 1, 2, 3, 999
+UNAVAILABLE, CONFLICT, TIMED_OUT, TRIGGER, UNKNOWN = 1, 2, 3, 4, 999
 PERMANENT = 10_000
+# A catalog or a storage that did not answer once may have been restarted, and answers again.
+SOON = timedelta(seconds=1)
 INVALID, NOT_FOUND, CORRUPT, SOURCE_GONE, TOO_OFTEN = 10_001, 10_002, 10_003, 10_010, 10_999
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -59,9 +61,14 @@ def is_permanent(code: int) -> bool:
     return code >= PERMANENT
 
 
-def pause(tries: int, settings: Settings, random: Random) -> timedelta:
-    """How long to wait after so many failures in a row."""
+def pause(
+    tries: int, settings: Settings, random: Random, error: BaseException | None = None
+) -> timedelta:
+    """How long to wait after so many failures in a row, of which this was the last."""
+    first = settings.retry_first
+    if tries <= 1 and isinstance(error, errors.UnavailableError):
+        first = min(first, SOON)
     # The exponent is bounded, because a float is.
-    doubled = settings.retry_first * 2 ** min(max(tries - 1, 0), 40)
+    doubled = first * 2 ** min(max(tries - 1, 0), 40)
     longest: timedelta = min(doubled, settings.retry_longest)
     return longest * random.uniform(0.8, 1.2)

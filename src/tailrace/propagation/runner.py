@@ -13,13 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from random import Random
 
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
-from tailrace.propagation import backlog, history, joblog, node
-from tailrace.propagation.board import Board, Entry, GroupKey
+from tailrace.errors import UnavailableError
+from tailrace.log import get_logger
+from tailrace.propagation import backlog, history, joblog, node, retry
+from tailrace.propagation.board import Board, Entry, GroupKey, group_key
 from tailrace.propagation.chain import link
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.job import Job, State, Work
@@ -27,6 +30,8 @@ from tailrace.propagation.plan import Rules, plan_group
 from tailrace.propagation.trigger import Unknown
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
+
+log = get_logger("tailrace.runner")
 
 
 class Runner:
@@ -43,14 +48,18 @@ class Runner:
         eager: bool = False,
         wanted: Callable[[Job], bool] = lambda _job: True,
         gave_up: Callable[[Job], bool] = lambda _job: False,
+        may_begin: Callable[[int], bool] = lambda _job: True,
     ) -> None:
         """`fence` stops what runs with an older epoch than the one given for its job; `eager`
         ignores triggers and pauses; `wanted` says which jobs to run, with what they stand on;
-        `gave_up` those that are not run any more.
+        `gave_up` those that are not run any more; `may_begin` those that this node is able to run
+        at the moment: see `look_at_held`.
         """
         self._runtime, self._node_id = runtime, node_id
         self._live_nodes, self._knows, self._fence = live, knows, fence
         self._eager, self._wanted, self._gave_up = eager, wanted, gave_up
+        self._may_begin = may_begin
+        self._held: set[GroupKey] = set()  # groups with jobs that this node may not begin
         self.board = Board()
         self.live: set[str] = {node_id}
         self._lock = threading.RLock()
@@ -64,6 +73,8 @@ class Runner:
         self._missing: set[str] = set()  # kinds of consumers that were looked for in vain
         self._kept_up: datetime | None = None
         self._times: dict[int, datetime | None] = {}
+        self._faults: list[tuple[Job, Exception | None]] = []  # of triggers, in this look
+        self._random = Random()  # noqa: S311  (pauses, no secrets)
 
     # --- one wake-up ------------------------------------------------------------------------
 
@@ -92,6 +103,7 @@ class Runner:
             for work in works:
                 for job in work.jobs:
                     self.board.entries[job].flight = work
+            self._enter_faults(now)
             return works
 
     def _read(self, connection: sa.Connection, *, full: bool) -> None:
@@ -172,10 +184,61 @@ class Runner:
             members = [e for e in self.board.members(key) if self._wanted(e.job)]
             plan = plan_group(self.board, members, rules)
             works += (self._bounded(connection, work) for work in plan.works)
+            self._faults += plan.faults
             if plan.next_due is not None:
                 self._look_again(key, plan.next_due)
         self._dirty = set()
-        return link(self.board, works)
+        large = self._large(connection, works)
+        return [self._in_lane(work, large) for work in link(self.board, works)]
+
+    def _large(self, connection: sa.Connection, works: list[Work]) -> set[int]:
+        """The jobs that have much to read."""
+        newest, settings = self.board.snapshot, self._runtime.settings
+        last = [work for work in works if work.to == newest == (work.members[0].since or 0) + 1]
+        tables = {table for work in last for table in work.sources}
+        large = backlog.large_tables(connection, tables, newest, settings) if tables else set()
+        return {
+            job
+            for work in works
+            if work.is_backlog or (large and not large.isdisjoint(work.sources))
+            for job in work.jobs
+        }
+
+    def _in_lane(self, work: Work, large: set[int]) -> Work:
+        """Say whether a work is a backlog: by its members, which may have been put together."""
+        is_backlog = any(
+            member.job.id in large
+            or member.since is None
+            or member.since < self.board.oldest
+            or member.catches_up
+            for member in work.members
+        )
+        return work if work.is_backlog == is_backlog else replace(work, is_backlog=is_backlog)
+
+    def _enter_faults(self, now: datetime) -> None:
+        """Say with their jobs which triggers raised, and which do so no more."""
+        faults, self._faults = self._faults, []
+        for some in in_batches(faults, 100):  # others want to commit in between
+            try:
+                with self._runtime.database.lock() as connection:
+                    for job, error in some:
+                        self._enter_fault(connection, job, error, now)
+            except UnavailableError as error:  # what was planned goes on; this is found again
+                log.warning("faults of triggers not entered", error=repr(error)[:500])
+                for job, _ in some:
+                    self._look_again(group_key(job), now + retry.SOON)
+
+    def _enter_fault(
+        self, connection: sa.Connection, job: Job, error: Exception | None, now: datetime
+    ) -> None:
+        if error is None:
+            joblog.mend_trigger(connection, job, retry.TRIGGER)
+            return
+        log.warning("trigger failed", job=job.label, error=repr(error)[:500])
+        message = f"the trigger failed: {retry.message_of(error)}"
+        failure = {"code": retry.TRIGGER, "message": message, "at": str(now)}
+        pause = retry.pause(job.tries + 1, self._runtime.settings, self._random)
+        joblog.fail_trigger(connection, job, failure, now + pause)
 
     def _is_ready(self, entry: Entry) -> bool:
         job = entry.job
@@ -183,6 +246,9 @@ class Runner:
             self._missing.add(job.kind)
             return False
         if isinstance(job.trigger, Unknown) or self._gave_up(job):
+            return False
+        if not self._may_begin(job.id):
+            self._held |= self.board.concerned(job.id)
             return False
         if job.state is State.RUNNING:
             return job.node not in self.live
@@ -194,8 +260,10 @@ class Runner:
         if since is None or is_bound or since < self.board.oldest:
             return work
         settings = self._runtime.settings
-        to = backlog.cut(connection, work.sources, since, work.to, settings)
-        return work if to == work.to else replace(work, to=to)
+        to, is_small = backlog.cut(connection, work.sources, since, work.to, settings)
+        if to == work.to and is_small:
+            return work
+        return replace(work, to=to, is_backlog=not is_small)
 
     def _look_again(self, key: GroupKey, moment: datetime) -> None:
         known = self._due_known.get(key)
@@ -217,8 +285,10 @@ class Runner:
 
     def finished(self, work: Work, *, broken: bool = False) -> None:
         """A work is over; if it broke down without a word in the job log, there is a pause."""
-        again = self._runtime.clock.now() + self._runtime.settings.retry_first
+        again = self._runtime.clock.now() + retry.SOON
         with self._lock:
+            if broken:
+                self._reconciled = None  # what it had claimed may have to be released
             for job in work.jobs:
                 entry = self.board.entries.get(job)
                 if entry is not None and entry.flight is work:
@@ -228,6 +298,17 @@ class Runner:
                             self._look_again(key, again)
                         else:
                             self._dirty.add(key)
+
+    def look_at_held(self) -> None:
+        """Which jobs this node may begin has changed."""
+        with self._lock:
+            self._dirty |= self._held
+            self._held = set()
+
+    def lost_touch(self) -> None:
+        """The catalog did not answer: the next look compares everything with the job log."""
+        with self._lock:
+            self._reconciled = None
 
     def next_due(self) -> datetime | None:
         """When to look again, if nothing happens before."""
@@ -244,7 +325,7 @@ class Runner:
         """How many jobs are in which state."""
         with self._lock:
             entries = list(self.board.entries.values())
-        found = Counter(str(entry.job.state) for entry in entries)
+        found = Counter(str(entry.job.shown) for entry in entries)
         found[State.PENDING] = sum(e.flight is not None and e.job.node is None for e in entries)
         return dict(found)
 

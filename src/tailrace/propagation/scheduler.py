@@ -1,7 +1,9 @@
 """Where work waits and runs: a queue by priority and time, and a bounded number of threads.
 
 Always true: tenants take turns, so that one's thousand jobs do not starve another's one; of a
-tenant's work the highest priority goes first, then the oldest. A flight that took too long is
+tenant's work the highest priority goes first, then what is nearly fresh, then the oldest. What
+works off a backlog never has all workers, nor all of a tenant's, if there is more than one: what
+is nearly fresh does not wait for it. A flight that took too long is
 given up: its thread no longer counts as a worker, and is interrupted until it ends.
 """
 
@@ -27,7 +29,8 @@ log = get_logger("tailrace.scheduler")
 
 @dataclass(order=True)
 class _Task:
-    order: tuple[int, int]  # the priority, highest first, then the number of its submission
+    # The priority, highest first; backlogs last; then the number of its submission.
+    order: tuple[int, bool, int]
     flight: Flight = field(compare=False)
     given_up: bool = field(default=False, compare=False)
     ended: threading.Event = field(default_factory=threading.Event, compare=False)
@@ -53,7 +56,8 @@ class Scheduler:
         self._run, self._done, self._stop, self._time_out = run, done, stop, time_out
         self._workers, self._tenant_workers = workers, tenant_workers
         self._lock = threading.RLock()
-        self._waiting: dict[str, list[_Task]] = {}  # a heap for each tenant
+        # A heap for each tenant, and for what is nearly fresh and backlogs.
+        self._waiting: dict[tuple[str, bool], list[_Task]] = {}
         self._running: list[_Task] = []
         self._given_up: list[_Task] = []
         self._closed = False
@@ -71,8 +75,10 @@ class Scheduler:
                 return []
             self.counts["submitted"] += len(works)
             for flight in flights:
-                task = _Task((-flight.work.priority, next(self._numbers)), flight)
-                heapq.heappush(self._waiting.setdefault(flight.work.tenant, []), task)
+                work = flight.work
+                task = _Task((-work.priority, work.is_backlog, next(self._numbers)), flight)
+                lane = self._waiting.setdefault((work.tenant, work.is_backlog), [])
+                heapq.heappush(lane, task)
             self._start_some()
         return flights
 
@@ -95,18 +101,29 @@ class Scheduler:
             ).start()
 
     def _next(self) -> _Task | None:
-        busy = Counter(task.flight.work.tenant for task in self._running)
-        tenants = [
-            (busy[tenant], tasks[0].order, tenant)
-            for tenant, tasks in self._waiting.items()
-            if busy[tenant] < self._tenant_workers
+        works = [task.flight.work for task in self._running]
+        busy = Counter(work.tenant for work in works)
+        backlogs = Counter(work.tenant for work in works if work.is_backlog)
+        may_begin_backlog = backlogs.total() < _for_backlogs(self._workers)
+
+        def may_begin(tenant: str, *, is_backlog: bool) -> bool:
+            if busy[tenant] >= self._tenant_workers:
+                return False
+            if not is_backlog:
+                return True
+            return may_begin_backlog and backlogs[tenant] < _for_backlogs(self._tenant_workers)
+
+        lanes = [
+            (busy[tenant], tasks[0].order, (tenant, is_backlog))
+            for (tenant, is_backlog), tasks in self._waiting.items()
+            if may_begin(tenant, is_backlog=is_backlog)
         ]
-        if not tenants:
+        if not lanes:
             return None
-        tenant = min(tenants)[-1]
-        first = heapq.heappop(self._waiting[tenant])
-        if not self._waiting[tenant]:
-            del self._waiting[tenant]
+        lane = min(lanes)[-1]
+        first = heapq.heappop(self._waiting[lane])
+        if not self._waiting[lane]:
+            del self._waiting[lane]
         return first
 
     # --- running ----------------------------------------------------------------------------
@@ -161,6 +178,28 @@ class Scheduler:
         waits = [deadline - now for deadline in deadlines if deadline is not None]
         return min([*waits, *([_STOP_AGAIN] if stopping else [])], default=None)
 
+    def give_up(self, settle: Callable[[Flight], None]) -> None:
+        """Let go of everything: what runs cannot go on, and what waits would not, either.
+
+        `settle` is called for what runs.
+        """
+        with self._lock:
+            tasks, waiting = self._running, list(itertools.chain(*self._waiting.values()))
+            self._running = []
+            self._waiting.clear()
+            for task in tasks:
+                task.given_up = True
+            self._given_up += tasks
+            self.counts["given up"] += len(tasks)
+        for task in tasks:
+            try:
+                settle(task.flight)
+            except Exception as error:  # noqa: BLE001  (the catalog is away: its claims are healed)
+                task.flight.broken = True
+                log.warning("claims not released", error=repr(error)[:500])
+        for task in (*tasks, *waiting):
+            self._done(task.flight)
+
     def fence(self, epochs: dict[int, int]) -> None:
         """Stop what runs with an older epoch than its job has; siblings go on."""
         with self._lock:
@@ -200,3 +239,8 @@ class Scheduler:
             while not task.ended.wait(_STOP_AGAIN) and time.monotonic() < deadline:
                 if task.flight.stragglers():
                     self._stop(task.flight)
+
+
+def _for_backlogs(workers: int) -> int:
+    """How many of some workers may work off backlogs."""
+    return max(1, workers - 1)

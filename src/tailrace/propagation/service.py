@@ -15,7 +15,9 @@ from datetime import timedelta
 from tailrace.errors import JobFailedError, UnavailableError
 from tailrace.log import get_logger
 from tailrace.propagation import graph, joblog
+from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.flight import Flight
+from tailrace.propagation.health import Health
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Job, State
@@ -34,6 +36,9 @@ log = get_logger("tailrace.service")
 
 # How often a temporary failure is tried while someone waits.
 _EAGER_TRIES = 3
+# Seconds between wake-ups that fail: at first, doubling; and at most, so that a catalog that comes
+# back is noticed at once.
+_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Jobs that someone has stopped on purpose are not waited for.
 _LEFT_ALONE = (State.PAUSED, State.CANCELED)
 
@@ -54,18 +59,26 @@ class Service:
         self._runtime, self._observe_more = runtime, observe
         self._wanted = wanted
         self.failures: Counter[int] = Counter()  # by job, in a row
+        self._own_faults: dict[int, str] = {}  # what was wrong with this node, by job
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._close_lock = threading.Lock()
         self.closed = False
         self.node = Node(runtime, serves=not eager)
+        self.health = Health(
+            runtime, self.node, watching=not eager, changed=self._health_changed, lost=self._lost
+        )
         self.iterations = Iterations(
             runtime,
             heartbeat,
             self.node.id,
             live=self.node.live,
             observe=self._observe,
+            may_begin=self.health.may_begin,
+            blame=self._blame,
+            leaves=lambda error, job: self.health.leaves(error, job.kind),
+            waits_for_spark=not eager,
         )
         self.scheduler = Scheduler(
             run=self.iterations.run,
@@ -79,10 +92,12 @@ class Service:
             runtime,
             self.node.id,
             live=self.node.live,
+            knows=lambda kind: find_consumer(kind) is not None and self.health.knows(kind),
             fence=self.scheduler.fence,
             eager=eager,
             wanted=wanted,
             gave_up=self._gave_up if eager else lambda _job: False,
+            may_begin=self.health.may_begin,
         )
         self._tender = Tender(runtime, heartbeat)
         self._has_tended = False
@@ -121,19 +136,26 @@ class Service:
 
     def start(self) -> Service:
         """Turn on a thread of its own."""
+        self.health.start()
         self._thread = threading.Thread(target=self._loop, name="tailrace-runner", daemon=True)
         self._thread.start()
         return self
 
     def _loop(self) -> None:
-        pace = self._runtime.settings.reconcile_interval.total_seconds()
+        failures = 0
         while not self._stop.is_set():
             try:
                 wait = self.turn()
             except Exception as error:  # noqa: BLE001  (the catalog is away: it may come back)
-                log.warning("wake-up failed", error=repr(error)[:500])
-                self._stop.wait(pace)
+                self.runner.lost_touch()
+                failures += 1
+                if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, …: it may take hours
+                    log.warning("wake-up failed", failures=failures, error=repr(error)[:500])
+                self._stop.wait(min(_PAUSE * 2 ** min(failures, 10), _LONGEST_PAUSE))
                 continue
+            if failures:
+                log.info("wake-up succeeded again", failures=failures)
+                failures = 0
             self._wake.wait(wait)
 
     def _done(self, flight: Flight) -> None:
@@ -143,10 +165,29 @@ class Service:
     def _observe(self, job: Job, done: Iteration) -> None:
         if done.error is None:
             self.failures.pop(job.id, None)
+            self._own_faults.pop(job.id, None)
             self._tender.note(job)
         else:
             self.failures[job.id] += 1
         self._observe_more(job, done)
+
+    # --- a node that cannot work ------------------------------------------------------------
+
+    def _blame(self, error: BaseException, job: Job) -> str | None:
+        """What is wrong with this node, if a job has failed by that: then it is not counted."""
+        reason = self.health.blame(error, job.id)
+        if reason is not None:
+            self.failures[job.id] += 1
+            self._own_faults[job.id] = reason
+        return reason
+
+    def _lost(self) -> None:
+        """What runs cannot go on here: it is free for others."""
+        self.scheduler.give_up(self.iterations.abandon)
+
+    def _health_changed(self) -> None:
+        self.runner.look_at_held()
+        self._wake.set()
 
     # --- until all is fresh -----------------------------------------------------------------
 
@@ -225,7 +266,8 @@ class Service:
             if row is None or row.dropped_at is not None:
                 return f"{job.label} (it was dropped)"
             (now,) = statuses(connection, [row])
-        return f"{job.label} ({now.error or now.note or 'it was not run'})"
+        reason = self._own_faults.get(job.id) or now.error or now.note or "it was not run"
+        return f"{job.label} ({reason})"
 
     # --- end --------------------------------------------------------------------------------
 
@@ -237,6 +279,7 @@ class Service:
             self.closed = True
             self._stop.set()
             self._wake.set()
+            self.health.close()
             self.scheduler.close()
             self._end_listening()
             self._watch.close()

@@ -45,6 +45,11 @@ class Serving:
         return None if self._metrics is None else self._metrics.port
 
     @property
+    def fault(self) -> str | None:
+        """Why this node stands back, and leaves the jobs to others; None if it works."""
+        return self.service.health.fault
+
+    @property
     def closed(self) -> bool:
         return self.service.closed
 
@@ -140,6 +145,10 @@ def _register(registry: CollectorRegistry, service: Service) -> None:
             for state, count in service.runner.states().items():
                 jobs.add_metric([state], count)
             yield jobs
+            is_well = service.health.fault is None
+            yield GaugeMetricFamily(
+                "tailrace_node_healthy", "1, or 0 while this node stands back", value=int(is_well)
+            )
 
     registry.register(Collector())
 

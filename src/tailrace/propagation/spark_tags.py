@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tailrace.store.spark_session import SparkProvider, is_classic, with_those_beside
+from tailrace.store.spark_life import ENDED, is_classic
+from tailrace.store.spark_session import SparkGoneError, SparkProvider, with_those_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,11 +18,19 @@ class TaggingSpark(SparkProvider):
     """Gives the Spark session, and tags what a thread starts with it."""
 
     def __init__(self, provider: SparkProvider) -> None:
-        super().__init__(provider.session)
+        super().__init__()
         self._provider = provider
         self._thread = threading.local()
+        # Leave it to somebody else to start Spark anew, while others do the work.
+        self.waits = False
+
+    @property
+    def session(self) -> SparkSession | None:
+        return self._provider.session
 
     def __call__(self) -> SparkSession:
+        if self.waits and self._provider.is_lost:
+            raise SparkGoneError(self._provider.fault or ENDED)
         session = self._provider()
         tag = getattr(self._thread, "tag", None)
         if tag is not None:
@@ -32,19 +41,22 @@ class TaggingSpark(SparkProvider):
     def tagged(self, tag: str) -> Iterator[None]:
         """Tag the jobs that this thread starts inside; Spark may start only then."""
         self._thread.tag = tag
-        if self._provider.session is not None:
-            _add(self._provider.session, tag)
+        with suppress(Exception):  # without: the call for a session says what is wrong with it
+            if self._provider.session is not None:
+                _add(self._provider.session, tag)
         try:
             yield
         finally:
             self._thread.tag = None
-            if self._provider.session is not None:
-                with suppress(Exception):  # Spark may have been stopped by its owner
+            with suppress(Exception):  # Spark may have been stopped by its owner
+                if self._provider.session is not None:
                     _remove(self._provider.session, tag)
 
     def interrupt(self, tag: str) -> None:
         """Cancel the jobs with a tag."""
-        if self._provider.session is not None and tag:
+        # A Connect server that does not answer would be asked for minutes.
+        is_well = self._provider.fault is None and not self._provider.is_lost
+        if self._provider.session is not None and tag and is_well:
             with suppress(Exception):  # they may have ended just now, and Spark with them
                 _cancel(self._provider.session, tag)
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.propagation import joblog
-from tailrace.propagation.consumer import find_consumer, known_consumers
-from tailrace.propagation.job import State
+from tailrace.propagation.consumer import find_consumer, known_consumers, why_missing
+from tailrace.propagation.job import State, shown
 from tailrace.propagation.trigger import Unknown, make_trigger
 from tailrace.store import lookup
 
@@ -42,7 +42,7 @@ class JobStatus:
     error: str | None  # of the last try, if that failed
     error_code: int | None  # up to 9999 it is tried again by itself
     tries: int  # failures in a row
-    retry_at: datetime | None
+    retry_at: datetime | None  # the next try, if the last one failed
     note: str | None  # why nothing happens, if that is not an error
     is_held: bool  # a job that it stands on is stopped, and so it does not go on
     created_at: datetime
@@ -62,7 +62,7 @@ def note_of(row: Any) -> str | None:
     """What to do, if this process lacks what a job needs, and so leaves it alone."""
     if find_consumer(row.kind) is None:
         return (
-            f"no consumer {row.kind!r} is known in this process, which leaves the job alone: "
+            f"{why_missing(row.kind)} in this process, which leaves the job alone: "
             f"import the module that defines it (known here: {', '.join(known_consumers())})"
         )
     spec = json.loads(row.spec)["trigger"]
@@ -73,16 +73,19 @@ def note_of(row: Any) -> str | None:
     return None
 
 
-def statuses(connection: sa.Connection, rows: Sequence[Any]) -> list[JobStatus]:
-    """The status of some jobs."""
-    facts = _Facts(connection, rows)
+def statuses(
+    connection: sa.Connection, rows: Sequence[Any], fault: str | None = None
+) -> list[JobStatus]:
+    """The status of some jobs; `fault` is why no node does anything."""
+    facts = _Facts(connection, rows, fault)
     return [facts.status(row) for row in rows]
 
 
 class _Facts:
     """What the status of some jobs is made of, read at once for all."""
 
-    def __init__(self, connection: sa.Connection, rows: Sequence[Any]) -> None:
+    def __init__(self, connection: sa.Connection, rows: Sequence[Any], fault: str | None) -> None:
+        self._fault = None if fault is None else f"all nodes stand back: {fault}"
         ids = [row.job_id for row in rows]
         self._upstream = joblog.upstream_of(connection, ids)
         known = {row.job_id: row for row in rows}
@@ -146,7 +149,7 @@ class _Facts:
             table=row.home,
             name=row.name,
             kind=row.kind,
-            state=State(row.state),
+            state=shown(State(row.state), watermark=row.watermark, tries=row.tries),
             watermark=self._watermark(row, fresh=fresh),
             is_fresh=fresh,
             sources=self._table_names(self._sources[row.job_id]),
@@ -157,7 +160,7 @@ class _Facts:
             error_code=None if failure is None else failure["code"],
             tries=row.tries,
             retry_at=row.retry_at,
-            note=note_of(row) or waits or (None if fresh else self._rebuilds(row)),
+            note=note_of(row) or waits or (None if fresh else self._fault or self._rebuilds(row)),
             is_held=holder is not None and holder.state in STOPPED,
             created_at=row.created_at,
         )

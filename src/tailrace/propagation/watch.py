@@ -12,9 +12,19 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 from tailrace.catalog.database import CHANNEL, Database
 from tailrace.settings import Settings
+
+# Seconds until a watch that broke off begins anew.
+_AGAIN = 0.5
+# A server that has vanished without a word is missed after about half a minute, not after hours.
+_KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+}
 
 
 class Watch:
@@ -35,7 +45,7 @@ class Watch:
             try:
                 follow()
             except Exception:  # noqa: BLE001  (whatever the driver says: the connection is gone)
-                self._stop.wait(1.0)
+                self._stop.wait(_AGAIN)
                 self._notify()  # what was missed in between
 
     def _follow_sqlite(self) -> None:
@@ -53,7 +63,9 @@ class Watch:
 
         url = self._database.url.set(drivername="postgresql")
         address = url.render_as_string(hide_password=False)
-        with psycopg.connect(address, autocommit=True, connect_timeout=10) as connection:
+        with psycopg.connect(
+            address, autocommit=True, connect_timeout=10, **_KEEPALIVE
+        ) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
             self._notify()  # what was written before we listened
             with selectors.DefaultSelector() as either:

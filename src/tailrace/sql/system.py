@@ -33,7 +33,8 @@ _AMOUNTS = {
 TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
     "jobs": {
         "job_id": _INT, "object": _TEXT, "name": _TEXT, "kind": _TEXT, "state": _TEXT,
-        "watermark": _INT, "tries": _INT, "error": _TEXT, "running_on": _TEXT, "created_at": _TIME,
+        "watermark": _INT, "tries": _INT, "error": _TEXT, "retry_at": _TIME,
+        "running_on": _TEXT, "created_at": _TIME,
     },
     "iterations": {
         "iteration_id": _INT, "object": _TEXT, "name": _TEXT, "strategy": _TEXT,

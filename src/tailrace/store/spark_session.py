@@ -1,6 +1,8 @@
 """Where the Spark session comes from: given by the user, or started at the first call.
 
-Also the sessions beside it, on the same Spark, which differ from it in settings only.
+One that was started here and has ended is started anew, with what it was started with; another's
+is left alone, for nobody here knows its settings. Also the sessions beside it, on the same Spark,
+which differ from it in settings only.
 """
 
 from __future__ import annotations
@@ -12,41 +14,167 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
+
+from tailrace.errors import UnavailableError
+from tailrace.log import get_logger
+from tailrace.store.spark_life import (
+    ENDED,
+    PATIENCE,
+    SILENT,
+    discard,
+    has_ended,
+    is_classic,
+    listens,
+    root,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = get_logger("tailrace.spark")
+
 _lock = Lock()
 _beside: WeakKeyDictionary[SparkSession, dict[str, SparkSession]] = WeakKeyDictionary()
 _made: WeakSet[SparkSession] = WeakSet()  # all of those that are beside, or were
+_ours: WeakSet[Any] = WeakSet()  # the roots of sessions that were started here
+
+
+_NOT_OURS = (
+    "the Spark session was made by the program that opened the lake, and has ended: "
+    "restart the program, or connect again with a session that works"
+)
+
+
+class SparkGoneError(UnavailableError):
+    """Spark does not work in this process."""
 
 
 class SparkProvider:
     """Starts a local Spark at the first call, unless there is a session already."""
 
     def __init__(self, session: SparkSession | None = None) -> None:
-        self.session = session  # None: not started yet
+        self._session = session  # None: not started yet
         # What is entered while it starts: a program may have to say, or to hide, something.
         self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
         self._lock = Lock()
+        self._asking: Thread | None = None
+        self.fault: str | None = None  # what `examine` said last
+
+    @property
+    def session(self) -> SparkSession | None:
+        """The session, if it is there: not before the first call, nor when ours has ended."""
+        session = self._session
+        if session is not None and _is_ours(session) and has_ended(session):
+            return None
+        return session
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there was a session, or should be, and there is none; nobody is asked for it."""
+        if self._session is None:
+            return self.fault is not None  # it did not start
+        return has_ended(self._session)
 
     def if_there(self) -> SparkSession | None:
         """A session that need not be started: the given one, or the process's own."""
-        if self.session is not None or "pyspark" not in sys.modules:
-            return self.session
+        session = self.session
+        if session is not None or "pyspark" not in sys.modules:
+            return None if self.is_lost else session
         from pyspark.sql import SparkSession
 
-        return SparkSession.getActiveSession()
+        try:
+            return SparkSession.getActiveSession()
+        except Exception:  # noqa: BLE001  (the process's own has ended)
+            return None
 
     def __call__(self) -> SparkSession:
         with self._lock:
-            if self.session is None:
+            session = self._session
+            if session is not None and has_ended(session):
+                if not _is_ours(session):
+                    raise SparkGoneError(_NOT_OURS)
+                with _lock:
+                    discard(session)
+                log.warning("Spark has ended: starting it anew")
+                session = None
+            if session is None:
                 with self.starting():
-                    self.session = _start_spark()
-            return self.session
+                    session = self._start()
+            return session
+
+    def _start(self) -> SparkSession:
+        try:
+            was_there = _is_there()
+            self._session = session = _start_spark()
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0] or type(error).__name__
+            self.fault = f"Spark does not start ({first}): tailrace doctor says what is missing"
+            raise SparkGoneError(self.fault) from error
+        self.fault = None
+        if not was_there:  # a program's own may have settings that nobody here knows
+            _ours.add(root(session))
+        return session
+
+    def glance(self) -> str | None:
+        """As `examine`, but where there is a JVM of this process that is all that is looked at."""
+        session = self._session
+        if session is None or (is_classic(session) and not has_ended(session)):
+            return None
+        return self.examine()
+
+    def examine(self) -> str | None:
+        """What is wrong with the session, if something is. It is asked how it is."""
+        session = self._session
+        if session is None:
+            return self.fault
+        reason = ENDED if has_ended(session) else self._ask(session)
+        if reason == ENDED and not _is_ours(session):
+            reason = _NOT_OURS
+        self.fault = reason
+        return reason
+
+    def _ask(self, session: SparkSession) -> str | None:
+        if is_classic(session):
+            return state_of(session)
+        if not listens(session):
+            return f"the Spark Connect server at {session.client.host} does not answer"
+        if self._asking is not None and self._asking.is_alive():
+            return SILENT  # since the last time
+        # On a thread: a call may take as long as the network likes.
+        answers: list[str | None] = []
+        self._asking = Thread(
+            target=lambda: answers.append(state_of(session)), name="tailrace-ask", daemon=True
+        )
+        self._asking.start()
+        self._asking.join(PATIENCE)
+        return answers[0] if answers else SILENT
+
+
+def _is_ours(session: SparkSession) -> bool:
+    """Whether it was started here, for whatever lake, so that it can be started again."""
+    return root(session) in _ours
+
+
+def _is_there() -> bool:
+    """Whether this process has a session already, which `_start_spark` then takes."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if "pyspark.sql.connect.session" in sys.modules:
+        from pyspark.sql.connect.session import SparkSession as Remote
+
+        if Remote._get_default_session() is not None:
+            return True
+    return (
+        SparkSession.getActiveSession() is not None
+        or SparkContext._active_spark_context is not None
+    )
 
 
 def _start_spark() -> SparkSession:
@@ -91,11 +219,6 @@ def is_configured() -> bool:
 
 def _variable(name: str) -> str:
     return os.environ.get(name, "")
-
-
-def is_classic(session: SparkSession) -> bool:
-    """Whether this process is the driver; else the session is a client of Spark Connect."""
-    return not type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def session_beside(

@@ -514,6 +514,11 @@ class Transaction:
         self._check_open()
         self._work.also.append(also)
 
+    @property
+    def last_in_commit(self) -> Callable[[sa.Connection, int], None] | None:
+        """What was given to `in_commit` last."""
+        return self._work.also[-1] if self._work.also else None
+
     def commit(self) -> int:
         """Make everything visible as one snapshot, and return its number."""
         self._check_lent()

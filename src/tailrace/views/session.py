@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tailrace.store.spark_session import is_classic, session_beside
+from tailrace.store.spark_life import is_classic
+from tailrace.store.spark_session import session_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
