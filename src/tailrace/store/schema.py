@@ -246,6 +246,8 @@ def check_name(name: object, what: str) -> None:
     """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
     if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
         raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
+    if "${" in name:
+        raise InvalidError(f"the {what} name {name!r} has a variable of Spark's: leave out ${{")
 
 
 def is_hidden(name: str) -> bool:
