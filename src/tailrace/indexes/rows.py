@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tailrace import spark_sql
@@ -23,15 +22,11 @@ from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
 from tailrace.store.steadiness import CHANCE, MOMENT, SESSION, unsteady
 
-_OF_QUERIES = {"select", "from", "with", "values", "table"}
-
 
 def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     """Where the rows are that a condition is true of."""
     if not isinstance(where, str) or not where.strip():
         raise InvalidError(f"where is a condition in Spark SQL, not {show(where)}")
-    if _has_subquery(where):
-        raise InvalidError(f"the condition {show(where)} must be about one row, without subqueries")
 
     def stats(columns: Iterable[int]) -> Any:
         with runtime.database.read() as connection:
@@ -40,20 +35,12 @@ def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     return predicate.matching(runtime, state.scan, where, stats)
 
 
-def _has_subquery(where: str) -> bool:
-    try:
-        tree = spark_sql.parse_one(where)
-    except SqlglotError:
-        # Spark may know better, as of a column called desc: what can't be in one row's condition?
-        return not _words(where).isdisjoint(_OF_QUERIES)
-    return tree.find(exp.Query, exp.Table) is not None
-
-
 def is_steady(where: str) -> bool:
     """Whether a condition is true of the same rows whenever it is asked."""
     try:
         tree = spark_sql.parse_one(where)
     except SqlglotError:
+        # Spark may know better, as of a column called desc.
         return _words(where).isdisjoint(CHANCE | MOMENT | SESSION)
     return next(unsteady(tree), None) is None
 

@@ -26,6 +26,7 @@ from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo
 from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
+from tailrace.store.spark_text import check_condition
 
 Stats = Mapping[int, Mapping[int, ColumnStats]]
 
@@ -46,6 +47,7 @@ def matching(
     runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], Stats]
 ) -> Places:
     """The places of a scan's rows for which a predicate is true."""
+    predicate = check_condition(runtime.spark, predicate)
     conditions = list(necessary_conditions(predicate, scan.table))
     said = local.say(predicate, scan.table)
     asked = {column.id for column, _, _ in conditions}

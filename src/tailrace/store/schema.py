@@ -255,6 +255,8 @@ def check_name(name: object, what: str) -> None:
         raise InvalidError(
             f"a {what} needs a name of 1 to {LONGEST_NAME} characters, not {show(name)}"
         )
+    if "${" in name:
+        raise InvalidError(f"the {what} name {name!r} has a variable of Spark's: leave out ${{")
 
 
 def is_hidden(name: str) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tailrace.views.from_clause import From, Relations
 
 # sqlglot takes `window` for the clause WINDOW, even where a parenthesis follows.
-_READABLE = "tailrace_window"
+READABLE = "tailrace_window"
 _TYPE = "struct<start: timestamp, end: timestamp>"
 
 
@@ -37,14 +37,14 @@ def with_readable_windows(text: str) -> str:
         if token.text.lower() == "window" and following.text == "("
     ]
     for start, end in reversed(places):
-        text = text[:start] + _READABLE + text[end:]
+        text = text[:start] + READABLE + text[end:]
     return text
 
 
 def restore_windows(tree: exp.Expr) -> None:
     """Give the function its name back."""
     for call in tree.find_all(exp.Anonymous):
-        if call.name == _READABLE:
+        if call.name == READABLE:
             call.set("this", "window")
 
 

@@ -32,6 +32,7 @@ from tailrace.store.schema import (
     quoted_name,
     split_name,
 )
+from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.store.types import parse_type
@@ -395,6 +396,7 @@ class Views:
             raise InvalidError(
                 f"this view cannot be refreshed incrementally, as the policy asks: {made.reason}"
             )
+        check_printed(made.tree)
         checked = self._check_with_spark(made)
         sources = _base_tables(made)
         token = secrets.token_hex(4)
@@ -432,6 +434,7 @@ class Views:
         session = self._context.runtime.spark.if_there()
         if session is None:
             return False
+        check_registered(self._context.runtime.spark, made.functions)
         check_with_spark(session, made)
         return True
 

@@ -1,0 +1,174 @@
+"""A user's text on its way to Spark: a query, or a condition.
+
+Always true of a text that passed: Spark cuts it into the same words as we do (`spark_words`), looks
+up no tables in it but those that we have found (`spark_relations`), and calls no functions but
+those on the list (`spark_functions`). What is in doubt is refused. All doors come through here:
+SQL, deletes, views, replicas, searches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from sqlglot import exp
+from sqlglot.errors import TokenError
+
+from tailrace.errors import InvalidError
+from tailrace.store.schema import fold
+from tailrace.store.spark_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
+from tailrace.store.spark_relations import relations
+from tailrace.store.spark_session import SparkProvider
+from tailrace.store.spark_words import Kind, RefusedError, Word, without_comments, words_of
+
+# What Spark replaces in a text before it reads it, by its settings or its environment.
+_VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
+_OF_QUERIES = ("SELECT", "FROM", "WITH", "VALUES", "TABLE")
+
+
+def check_query(text: str, tree: exp.Expr) -> frozenset[str]:
+    """Refuse what must not reach Spark of a query without comments, which has this tree.
+
+    Returns the functions that are none of Spark's: see `check_registered`.
+    """
+    words = words_of(text)
+    if not isinstance(tree, exp.Query | exp.Values) or tree.find(exp.DML):
+        raise RefusedError("this is not a query", end=len(text))
+    unknown = _check(text, words, tree)
+    seen = {
+        _parts(table)[0].meta.get("start")
+        for table in tree.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier)
+    }
+    for word in relations(words):
+        if word.start not in seen:
+            raise _unseen(word)
+    return unknown
+
+
+def check_printed(tree: exp.Expr) -> None:
+    """Refuse what must not reach Spark of a tree, which passed, as sqlglot writes it."""
+    text = tree.sql("spark")
+    words = words_of(text)
+    _check(text, words, tree)
+    seen = {_parts(table)[0].name for table in tree.find_all(exp.Table)}
+    for word in relations(words):
+        if word.name not in seen:
+            raise _unseen(word)
+
+
+def named_tables(tree: exp.Expr) -> list[exp.Table]:
+    """The tables of a query that no WITH around them gives its name, and that are no functions."""
+    return [
+        table
+        for table in tree.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier)
+        and not table.find_ancestor(exp.Hint)  # an alias
+        and (table.args.get("db") is not None or not _is_local(table))
+    ]
+
+
+def _is_local(table: exp.Table) -> bool:
+    """Whether a WITH around a table gives it its name."""
+    name = fold(table.name)
+    below: exp.Expr = table
+    above = table.parent
+    while above is not None:
+        found = above.args.get("with_") or above.args.get("with")
+        if isinstance(above, exp.With):
+            # Inside of a WITH, what was named before is known, and with RECURSIVE also itself.
+            for cte in above.expressions:
+                if cte is below and not above.args.get("recursive"):
+                    break
+                if fold(cte.alias) == name:
+                    return True
+        elif found is not None and found is not below and name in _given(found):
+            return True
+        below, above = above, above.parent
+    return False
+
+
+def _given(found: exp.With) -> set[str]:
+    return {fold(cte.alias) for cte in found.expressions}
+
+
+def check_condition(spark: SparkProvider, condition: str) -> str:
+    """A condition about one row, as Spark may get it."""
+    try:
+        text = without_comments(condition)
+        words = words_of(text)
+        for before, word in pairwise(words):
+            opens = before.text == "(" and word.keyword in _OF_QUERIES
+            if opens or (before.keyword == "TABLE" and word.text == "("):
+                raise word.refused("it must be about one row, without subqueries")
+        check_registered(spark, _check(text, words))
+    except TokenError as error:
+        raise InvalidError(f"cannot read the condition {condition!r}") from error
+    except RefusedError as error:
+        raise InvalidError(f"cannot use the condition {condition!r}: {error}") from error
+    return text
+
+
+def check_registered(spark: SparkProvider, functions: Iterable[str]) -> None:
+    """Refuse functions that are not the operator's own, registered in the session."""
+    unknown = sorted(functions)
+    if not unknown:
+        return
+    known = users_functions(spark())
+    for name in unknown:
+        if name not in known:
+            raise InvalidError(
+                f"there is no function {name}(), or it is not on the list of functions that may be "
+                "called: register your own with spark.udf.register"
+            )
+
+
+def _parts(table: exp.Table) -> list[exp.Expr]:
+    """The words of a table's name."""
+    parts = (table.args.get("catalog"), table.args.get("db"), table.this)
+    return [part for part in parts if part is not None]
+
+
+def _unseen(word: Word) -> RefusedError:
+    return word.refused(
+        f"Spark may take {word.text} for a table here",
+        hint="put a column that is called like a keyword in backticks",
+    )
+
+
+def _check(text: str, words: list[Word], tree: exp.Expr | None = None) -> frozenset[str]:
+    variable = _VARIABLE.search(text)
+    if variable is not None:
+        raise RefusedError(
+            "Spark would put a setting of its own in place of ${…}",
+            start=variable.start(),
+            end=variable.end(),
+            hint="write '$' || '{…}', or pass the text as a parameter",
+        )
+    for before, word in pairwise(words):
+        if before.keyword == "USING" and word.kind is Kind.STRING:
+            raise before.refused("a query cannot run a program", upto=word)
+        if before.keyword == "INSERT" and word.keyword in ("INTO", "OVERWRITE"):
+            raise before.refused("this is not a query", upto=word)
+    tables = tree.find_all(exp.TableAlias) if tree is not None else ()
+    aliases = {alias.name.lower() for alias in tables if alias.args.get("columns")}
+    return frozenset(_unknown(words)) - aliases
+
+
+def _unknown(words: list[Word]) -> Iterator[str]:
+    """Functions that are none of Spark's; those of Spark's that are not allowed are refused."""
+    for place, (word, after) in enumerate(pairwise(words)):
+        if after.text != "(" or not word.is_name:
+            continue
+        name = word.name.lower()
+        if place and words[place - 1].text == ".":
+            raise word.refused(
+                f"{name}() is named with a schema", hint="call a function by its name alone"
+            )
+        if name == "identifier":
+            raise word.refused("IDENTIFIER(…) is refused", hint="write the name itself")
+        if name in REFUSED:
+            raise word.refused(f"the function {name}() is refused: it {REFUSED[name]}")
+        if name not in ALLOWED and word.keyword not in GRAMMAR:
+            yield name
