@@ -240,3 +240,16 @@ def test_temporary_views_are_the_owners(site: Site) -> None:
     assert site.owner.sql("SELECT count(*) AS n FROM servers").to_pylist() == [{"n": 3}]
     with pytest.raises(tailrace.InvalidError, match="there is no table or view main"):
         site.acme.sql("SELECT count(*) AS n FROM servers")
+
+
+def test_quotes_of_another_meaning_are_refused(site: Site, spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    try:
+        for call in (
+            lambda: site.acme.sql('SELECT "v" FROM acme.orders'),
+            lambda: site.acme.table("acme.orders").delete('crc32("v") = 1'),
+        ):
+            with pytest.raises(tailrace.InvalidError, match="write '…' for a text"):
+                call()
+    finally:
+        spark.conf.unset("spark.sql.ansi.doubleQuotedIdentifiers")

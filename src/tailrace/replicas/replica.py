@@ -23,7 +23,7 @@ from tailrace.propagation.job import Kind
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
-from tailrace.store.spark_text import check_condition
+from tailrace.store.spark_text import check_condition, check_quotes
 from tailrace.store.steadiness import unsteady
 from tailrace.store.types import quote, spark_type
 
@@ -55,7 +55,7 @@ class Replica(Consumer):
         chosen = self._chosen(options, source)
         _condition(options, source)
         if options.get("where") is not None:
-            check_condition(txn.runtime.spark, options["where"])
+            check_condition(txn.runtime.spark, options["where"], of=source.full_name)
         columns = {c.name: spark_type(c.type) + ("" if c.nullable else " not null") for c in chosen}
         txn.create_table(target, columns, primary_key=[c.name for c in source.key_columns])
         return [target]
@@ -94,7 +94,8 @@ class Replica(Consumer):
         key = {c.name: names[c.name] for c in source.info.key_columns}
         where = job.options.get("where")
         if where is not None:
-            where = check_condition(txn.runtime.spark, where)
+            where = check_condition(txn.runtime.spark, where, of=source.info.full_name)
+            check_quotes(txn.runtime.spark(), where)
         if job.rebuilds:
             copy.delete("true")  # what it held is of a history that is gone
         # Deletes first: a row that was updated is in both.

@@ -31,7 +31,7 @@ from tailrace.store.lookup import DEFAULT_TENANT
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
-from tailrace.store.spark_text import check_query, check_registered, named_tables
+from tailrace.store.spark_text import check_query, check_quotes, check_registered, named_tables
 from tailrace.store.spark_words import RefusedError, without_comments
 
 if TYPE_CHECKING:
@@ -97,11 +97,10 @@ def frame_of(
     sql = without_comments(searches.without_calls(sql, calls))
     tree = parse(sql, shown)
     try:
-        functions = check_query(sql, tree)
+        check_registered(door.runtime.spark, check_query(sql, tree))
     except RefusedError as error:
         span = Span(start=error.start, end=error.end)
         raise shown.fault(sql, span, error.message, hint=error.hint) from error
-    check_registered(door.runtime.spark, functions)
     _check_calls(tree, calls)
     frames_given = {fold(name): frame for name, frame in (given or {}).items()}
     frames_given |= {call.stand_in: call.frame(door, args or {}) for call in calls}
@@ -109,6 +108,7 @@ def frame_of(
     aliases = {call.stand_in: call.function for call in calls}
     text, frames = _with_frames(door, sql, tree, frames_given, shown, own, aliases)
     left = _args_left(tree, calls, args or {})
+    check_quotes(door.spark, sql)
     with shown.spark_faults():
         return door.spark.sql(text, left or None, **frames)
 

@@ -26,7 +26,7 @@ from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo
 from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
-from tailrace.store.spark_text import check_condition
+from tailrace.store.spark_text import check_condition, check_quotes
 
 Stats = Mapping[int, Mapping[int, ColumnStats]]
 
@@ -47,7 +47,7 @@ def matching(
     runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], Stats]
 ) -> Places:
     """The places of a scan's rows for which a predicate is true."""
-    predicate = check_condition(runtime.spark, predicate)
+    predicate = check_condition(runtime.spark, predicate, of=scan.table.full_name)
     conditions = list(necessary_conditions(predicate, scan.table))
     said = local.say(predicate, scan.table)
     asked = {column.id for column, _, _ in conditions}
@@ -73,6 +73,7 @@ def _is_small(runtime: Runtime, scan: Scan, said: local.Said, known: Stats) -> b
 def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
     from pyspark.sql import functions as F
 
+    check_quotes(runtime.spark(), predicate)
     rows = to_df(runtime, scan, places=True)
     try:
         return collect_places(rows.where(F.expr(predicate)), scan.files)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
@@ -22,12 +23,15 @@ from tailrace.store.spark_relations import relations
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.spark_words import Kind, RefusedError, Word, without_comments, words_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 # What Spark replaces in a text before it reads it, by its settings or its environment.
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
 _OF_QUERIES = ("SELECT", "FROM", "WITH", "VALUES", "TABLE")
 
 
-def check_query(text: str, tree: exp.Expr) -> frozenset[str]:
+def check_query(text: str, tree: exp.Expr) -> tuple[Word, ...]:
     """Refuse what must not reach Spark of a query without comments, which has this tree.
 
     Returns the functions that are none of Spark's: see `check_registered`.
@@ -93,8 +97,8 @@ def _given(found: exp.With) -> set[str]:
     return {fold(cte.alias) for cte in found.expressions}
 
 
-def check_condition(spark: SparkProvider, condition: str) -> str:
-    """A condition about one row, as Spark may get it."""
+def check_condition(spark: SparkProvider, condition: str, *, of: str) -> str:
+    """A condition about one row of a table, as Spark may get it."""
     try:
         text = without_comments(condition)
         words = words_of(text)
@@ -104,24 +108,33 @@ def check_condition(spark: SparkProvider, condition: str) -> str:
                 raise word.refused("it must be about one row, without subqueries")
         check_registered(spark, _check(text, words))
     except TokenError as error:
-        raise InvalidError(f"cannot read the condition {condition!r}") from error
+        reason = "a text, a name or a comment in it has no end"
+        raise InvalidError(f"{of}: cannot use {condition!r}: {reason}") from error
     except RefusedError as error:
-        raise InvalidError(f"cannot use the condition {condition!r}: {error}") from error
+        raise InvalidError(f"{of}: cannot use {condition!r}: {error}") from error
     return text
 
 
-def check_registered(spark: SparkProvider, functions: Iterable[str]) -> None:
+def check_registered(spark: SparkProvider, functions: Iterable[Word]) -> None:
     """Refuse functions that are not the operator's own, registered in the session."""
-    unknown = sorted(functions)
-    if not unknown:
-        return
-    known = users_functions(spark())
-    for name in unknown:
-        if name not in known:
-            raise InvalidError(
-                f"there is no function {name}(), or it is not on the list of functions that may be "
-                "called: register your own with spark.udf.register"
+    unknown = list(functions)
+    known = users_functions(spark()) if unknown else set()
+    for word in unknown:
+        if word.name.lower() not in known:
+            raise word.refused(
+                f"there is no function {word.name}() on the list of those that may be called",
+                hint="register your own with spark.udf.register",
             )
+
+
+def check_quotes(session: SparkSession, text: str) -> None:
+    """Refuse a text in which the session takes for a name what we take for a text."""
+    setting = "spark.sql.ansi.doubleQuotedIdentifiers"
+    if '"' in text and str(session.conf.get(setting, "false")).lower() == "true":
+        raise InvalidError(
+            f"{setting} is set, and gives \"…\" another meaning than here: write '…' for a text, "
+            "`…` for a name"
+        )
 
 
 def _parts(table: exp.Table) -> list[exp.Expr]:
@@ -137,7 +150,7 @@ def _unseen(word: Word) -> RefusedError:
     )
 
 
-def _check(text: str, words: list[Word], tree: exp.Expr | None = None) -> frozenset[str]:
+def _check(text: str, words: list[Word], tree: exp.Expr | None = None) -> tuple[Word, ...]:
     variable = _VARIABLE.search(text)
     if variable is not None:
         raise RefusedError(
@@ -153,10 +166,10 @@ def _check(text: str, words: list[Word], tree: exp.Expr | None = None) -> frozen
             raise before.refused("this is not a query", upto=word)
     tables = tree.find_all(exp.TableAlias) if tree is not None else ()
     aliases = {alias.name.lower() for alias in tables if alias.args.get("columns")}
-    return frozenset(_unknown(words)) - aliases
+    return tuple(word for word in _unknown(words) if word.name.lower() not in aliases)
 
 
-def _unknown(words: list[Word]) -> Iterator[str]:
+def _unknown(words: list[Word]) -> Iterator[Word]:
     """Functions that are none of Spark's; those of Spark's that are not allowed are refused."""
     for place, (word, after) in enumerate(pairwise(words)):
         if after.text != "(" or not word.is_name:
@@ -171,4 +184,4 @@ def _unknown(words: list[Word]) -> Iterator[str]:
         if name in REFUSED:
             raise word.refused(f"the function {name}() is refused: it {REFUSED[name]}")
         if name not in ALLOWED and word.keyword not in GRAMMAR:
-            yield name
+            yield word

@@ -18,7 +18,7 @@ from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_text import check_query, named_tables
-from tailrace.store.spark_words import without_comments
+from tailrace.store.spark_words import Word, without_comments
 from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
 from tailrace.store.types import spark_type
 from tailrace.views.layout import VISIBLE, Layout, layout_of
@@ -63,7 +63,7 @@ class Definition:
     tree: exp.Query  # without stars, and with the moment in place of its functions
     inputs: dict[str, Input] = field(default_factory=dict)  # by the folded name in the query
     moments: tuple[str, ...] = ()
-    functions: frozenset[str] = frozenset()  # that it calls, and that are none of Spark's
+    functions: tuple[Word, ...] = ()  # that it calls, and that are none of Spark's
     layout: Layout | None = None
     reason: str = ""  # why there is no layout
     types: dict[str, exp.DataType] = field(default_factory=dict)  # of the plan's columns
@@ -87,7 +87,7 @@ def name_of(table: TableInfo) -> str:
     return quoted_name(table.schema, table.name)
 
 
-def parse(text: object) -> tuple[exp.Query, frozenset[str]]:
+def parse(text: object) -> tuple[exp.Query, tuple[Word, ...]]:
     """One query in Spark SQL, and the functions in it that are none of Spark's."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidError("a view needs a query: SELECT …")
@@ -104,7 +104,7 @@ def parse(text: object) -> tuple[exp.Query, frozenset[str]]:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
     tree = trees[0]
-    functions = check_query(plain, tree) - {READABLE}
+    functions = tuple(word for word in check_query(plain, tree) if word.text != READABLE)
     restore_windows(tree)
     for call in list(tree.find_all(exp.Localtimestamp)):
         # Without parentheses, as sqlglot would write it, it would be a column.
