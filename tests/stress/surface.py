@@ -132,7 +132,7 @@ class _World:
     def _build(self, built: Any) -> None:
         (built.refresh if isinstance(built, tailrace.View) else built.wait)()
         if isinstance(built, tailrace.View):
-            self._keep(built.explain(), built.status(), *built.history())
+            self._keep(built.explain(), built.verify(), built.status(), *built.history())
         else:
             self._keep(built.status())
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import obstore
 import pyarrow as pa
@@ -257,21 +257,32 @@ def normalize_data_path(place: str | Path) -> str:
     scheme, colon, _ = text.partition(":")
     if "://" not in text and not (colon and scheme in (*_REMOTE, "file")):
         return f"{absolute(text)}/"
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        raise InvalidError("cannot read data=…: give a directory, file:// or s3://") from None
+    parts = split_place(text)
     if parts.scheme == "file":
         return f"{absolute(unquote(parts.path))}/"
-    # Of a place, only Azure's has an @ (container@account). None has a password, or a key in it.
-    if not parts.netloc or ":" in parts.netloc or parts.query or parts.fragment:
+    if parts.query or parts.fragment:
         raise InvalidError(
-            "data=… only says where the objects lie, as in s3://bucket/prefix: credentials go into "
-            "storage_options or the environment, and what is special in a name is percent-encoded"
+            "a place for objects is written as s3://bucket/prefix, without ? and #: credentials go "
+            "into storage_options or the environment"
         )
     if parts.scheme not in _REMOTE:
         raise InvalidError(f"cannot store objects at {text!r}: give a directory, file:// or s3://")
     return text.rstrip("/") + "/"
+
+
+def split_place(url: str) -> SplitResult:
+    """The parts of a URL of objects. Of one with credentials in it nothing is repeated."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidError("cannot read this URL: give a path, file:// or s3://") from None
+    # Only Azure's places have an @ (container@account), and none has a colon.
+    if parts.scheme != "file" and (not parts.netloc or ":" in parts.netloc):
+        raise InvalidError(
+            "a place for objects is written as s3://bucket/prefix: credentials go into "
+            "storage_options or the environment"
+        )
+    return parts
 
 
 def absolute(place: str | Path) -> Path:
