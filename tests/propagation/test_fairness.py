@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import tailrace
-from tests.support.jobs import orders, spec
+from tests.support.jobs import ORDERS, hold, spec
 
 if TYPE_CHECKING:
     from tests.support.lakes import LakeArgs
 
 JOBS, TABLES = 5000, 100
-WITHIN = 2.0  # seconds
-LONGEST_LOCK = 2.0
+WITHIN = 2.0  # seconds, of a commit: the lock is not held; and of a job that was fresh before
+MEASURED = 40.0  # seconds after the registration; working off all of it takes minutes
 
 
 @tailrace.consumer("counting")
@@ -25,47 +25,39 @@ def counting(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> 
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("at_once", [True, False], ids=["one transaction", "one by one"])
-def test_a_fresh_job_stays_fresh_beside_five_thousand_new_ones(
-    lake_args: LakeArgs, *, at_once: bool
-) -> None:
+@pytest.mark.timeout(600)
+def test_a_fresh_job_stays_fresh_beside_five_thousand_new_ones(lake_args: LakeArgs) -> None:
     with lake_args.connect() as lake:
-        tables = [orders(lake, f"t{number}") for number in range(TABLES)]
-        watched = tables[0]
+        with lake.transaction() as txn:
+            for number in range(TABLES):
+                made = txn.create_table(f"t{number}", ORDERS, primary_key="id")
+                made.append([{"id": row, "v": "first"} for row in range(5)])
+        watched = lake.table("t0")
         lake.jobs.register("t0", "watched", spec("counting"))
-        late: list[float] = []
+        commits, freshness = [], []
         with lake.serving() as serving:
             lake.jobs.wait("t0", "watched", timeout=60)
-            registering = threading.Thread(
-                target=_register, args=(lake,), kwargs={"at_once": at_once}
-            )
-            registering.start()
-            number = 100
-            while registering.is_alive() or serving.service.scheduler.waiting:
-                number += 1
+            registering = hold(lambda: register(lake))
+            deadline = float("inf")
+            for number in itertools.count(100):
+                if not registering.is_alive():
+                    deadline = min(deadline, time.monotonic() + MEASURED)
                 began = time.monotonic()
+                if began > deadline:
+                    break
                 snapshot = watched.append([{"id": number, "v": "x"}])
-                committed = time.monotonic()
-                assert committed - began < LONGEST_LOCK, "the commit lock was held"
+                commits.append(time.monotonic() - began)
                 lake.jobs.wait("t0", "watched", snapshot, timeout=60)
-                late.append(time.monotonic() - committed)
-            registering.join()
-            left = len(lake.jobs.list("new"))
-        late.sort()
-        middle, last = late[len(late) // 2], late[-1]
-        shown = f"{len(late)} commits: {middle:.2f} s in the middle, {last:.2f} s at most, {left}"
-        print(shown)  # noqa: T201
+                freshness.append(time.monotonic() - began - commits[-1])
+            assert serving.service.scheduler.waiting > JOBS / 2, "it was not put to the test"
         assert len(lake.jobs.list()) == JOBS + 1
-        assert last < WITHIN, shown
+        assert max(commits) < WITHIN
+        assert max(freshness) < WITHIN
 
 
-def _register(lake: tailrace.Lake, *, at_once: bool) -> None:
-    names = [(f"t{number % TABLES}", f"j{number}") for number in range(JOBS)]
-    if at_once:
-        with lake.transaction() as txn:
-            for table, name in names:
-                lake.jobs.register(table, name, spec("counting", "greedy"), txn=txn)
-        return
-    for table, name in names:
-        lake.jobs.register(table, name, spec("counting", "greedy"))
+def register(lake: tailrace.Lake) -> None:
+    """All in one transaction: the lock is held once, for all of them."""
+    with lake.transaction() as txn:
+        for number in range(JOBS):
+            job = f"t{number % TABLES}", f"j{number}", spec("counting", "greedy")
+            lake.jobs.register(*job, txn=txn)

@@ -100,7 +100,7 @@ def test_what_does_not_exist_is_named(sqlite_lake: tailrace.Lake) -> None:
     ):
         with pytest.raises(tailrace.NotFoundError, match=r"there is no job main\.orders/job"):
             call()
-    with pytest.raises(tailrace.InvalidError, match="ever stored as 'asleep'"):
+    with pytest.raises(tailrace.InvalidError, match="no job is ever 'asleep'"):
         jobs.list("asleep")
 
 
@@ -209,7 +209,7 @@ def test_small_surprises(sqlite_lake: tailrace.Lake) -> None:
     lake.run_until_fresh()
     assert len(lake.jobs.history("other")) == 1
     assert lake.jobs.history("orders") == []
-    with pytest.raises(tailrace.InvalidError, match="ever stored as 'pending'"):
+    with pytest.raises(tailrace.InvalidError, match="no job is ever 'pending'"):
         lake.jobs.list("pending")
     now = datetime.now(UTC)
     assert lake.usage(since=now) == lake.usage(since=now.date())
