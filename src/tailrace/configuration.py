@@ -28,6 +28,12 @@ class Configuration:
     # How long a writer that holds the commit lock may be silent before PostgreSQL ends its
     # commit, so that one that hangs cannot stop the others. Less than they wait for the lock.
     commit_timeout: timedelta = timedelta(seconds=20)
+    # A node that has not been heard of for this long is gone: others take over what it ran.
+    node_timeout: timedelta = timedelta(seconds=20)
+    # How long iterations are kept one by one; then they are added up by tenant and day.
+    history_retention: timedelta = timedelta(days=7)
+    # How long the row of a dropped job is kept.
+    drop_retention: timedelta = timedelta(days=1)
     # The most history that a job may ask for with `"retention"` in its spec: all keep it then.
     longest_retention: timedelta = timedelta(days=30)
 
@@ -55,6 +61,9 @@ FLOORS = {
     "object_grace": timedelta(minutes=1),
     "transaction_timeout": timedelta(minutes=1),
     "commit_timeout": timedelta(seconds=2),
+    "node_timeout": timedelta(seconds=5),
+    "history_retention": timedelta(0),
+    "drop_retention": timedelta(minutes=1),
     "longest_retention": timedelta(0),
 }
 LONGEST = timedelta(days=36_500)

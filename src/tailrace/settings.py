@@ -21,7 +21,7 @@ _LEAST: dict[str, int | timedelta] = {
     **dict.fromkeys(("cache_bytes", "commit_rounds"), 0),
     "merge_segments": 2,
     **dict.fromkeys(("object_grace", "snapshot_retention"), timedelta(0)),
-    **dict.fromkeys(("drop_retention", "history_retention", "drop_timeout"), timedelta(0)),
+    "drop_timeout": timedelta(0),
 }
 _MOST = {int: 2**63 - 1, timedelta: timedelta(days=36_500)}
 # More threads than that help nobody.
@@ -85,18 +85,12 @@ class Settings:
     retry_longest: timedelta = timedelta(minutes=5)
     # Failures in a row, of a kind that is not known to pass, after which a job waits for a person.
     retry_limit: int = 20
-    # A node that has not been heard of for this long is gone: others take over what it ran.
-    node_timeout: timedelta = timedelta(seconds=20)
     # How often a node compares all it knows with the job log, whatever it has been told.
     reconcile_interval: timedelta = timedelta(seconds=30)
     # How often a node looks whether another process has written to a SQLite catalog.
     watch_interval: timedelta = timedelta(milliseconds=250)
     # How often the watermarks of jobs that had nothing to do are stored, and old rows deleted.
     upkeep_interval: timedelta = timedelta(hours=1)
-    # How long the row of a dropped job is kept.
-    drop_retention: timedelta = timedelta(days=1)
-    # How long iterations are kept one by one; then they are added up by tenant and day.
-    history_retention: timedelta = timedelta(days=7)
     # How long dropping a job waits for its running iteration. It can't commit any more anyway.
     drop_timeout: timedelta = timedelta(minutes=1)
 

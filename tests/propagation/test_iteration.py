@@ -177,8 +177,8 @@ def test_a_job_is_rebuilt_when_its_history_is_gone(sqlite_lake: tailrace.Lake) -
 def test_an_iteration_that_takes_too_long_is_given_up(
     lake_args: LakeArgs, spark: SparkSession
 ) -> None:
-    settings = {"retry_first": timedelta(milliseconds=10), "node_timeout": timedelta(seconds=5)}
-    with opened(lake_args, spark, **settings) as lake:
+    with opened(lake_args, spark, retry_first=timedelta(milliseconds=10)) as lake:
+        lake.configure(node_timeout=timedelta(seconds=5))
         table, slow = orders(lake), Recorder(lake)
         other = orders(lake, "other")
         lake.jobs.register("orders", "slow", spec(slow.kind, timeout="2s"))

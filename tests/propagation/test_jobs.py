@@ -13,6 +13,7 @@ from tailrace.catalog import tables as t
 from tailrace.propagation.node import Node
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec
+from tests.support.lakes import configure
 from tests.support.process import wait_until
 from tests.support.rows import bag
 
@@ -218,8 +219,8 @@ def test_small_surprises(sqlite_lake: tailrace.Lake) -> None:
 def test_wait_goes_on_when_the_node_that_served_has_left(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
-    settings = tailrace.Settings(node_timeout=timedelta(seconds=1))
-    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+    with sqlite_lake_args.connect(spark=spark) as lake:
+        configure(lake, node_timeout=timedelta(seconds=1))
         orders(lake)
         lake.jobs.register("orders", "copy", replica("orders_copy"))
         Node(lake._runtime, beating=False)  # entered, and never heard of again

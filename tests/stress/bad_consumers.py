@@ -71,6 +71,7 @@ def bad(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> objec
 
 def make(lake: tailrace.Lake) -> None:
     """A bad consumer of each table."""
+    servers.take_over_soon(lake)
     for name in servers.TABLES:
         columns = {"change": "string", "id": "bigint", "v": "string"}
         lake.create_table(f"bad_{name}", columns)
