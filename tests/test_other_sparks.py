@@ -6,16 +6,23 @@ The checks are in `tests/support/other_spark.py`. Each kind runs them in a proce
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
 
+import tailrace
 from tailrace.store.spark_session import is_configured
 from tests.support import process
 from tests.support.other_spark import CLUSTER, CONNECT, LARGE, LIMIT, SMALL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = {
@@ -93,11 +100,11 @@ def test_a_cluster_of_separate_executors(tmp_path: Path, environment: dict[str, 
     run_checks(CLUSTER, tmp_path, environment, LARGE)
 
 
-# Large plans are one more build and refresh, of the kind that the cluster runs.
-@pytest.mark.early
-@pytest.mark.parametrize("ways", [[SMALL], pytest.param([SMALL, LARGE], marks=pytest.mark.stress)])
-def test_spark_connect(tmp_path: Path, environment: dict[str, str], ways: list[str]) -> None:
-    configure(tmp_path, {"spark.master": "local[2]"})
+@contextmanager
+def connect_server(
+    directory: Path, environment: dict[str, str]
+) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A Connect server: its port, and how to kill it and start it again there."""
 
     def start_on(port: int) -> subprocess.Popen[bytes]:
         settings = {"address": process.HOST, "port": port}
@@ -111,16 +118,68 @@ def test_spark_connect(tmp_path: Path, environment: dict[str, str], ways: list[s
         return process.start(
             [submit, "--class", server, *options, "spark-internal"],
             ready=lambda: process.listens(port),
-            log=tmp_path / "server.log",
+            log=directory / "server.log",
             env=environment,
         )
 
     server, port = process.start_on_free_port(start_on)
+
+    def again() -> None:
+        nonlocal server
+        process.stop(server, (signal.SIGKILL,))
+        server = start_on(port)
+
     try:
-        remote = {"SPARK_REMOTE": f"sc://{process.HOST}:{port}"}
-        run_checks(CONNECT, tmp_path, {**environment, **remote}, *ways)
+        yield port, again
     finally:
         process.stop(server)
+
+
+# Large plans are one more build and refresh, of the kind that the cluster runs.
+@pytest.mark.early
+@pytest.mark.parametrize("ways", [[SMALL], pytest.param([SMALL, LARGE], marks=pytest.mark.stress)])
+def test_spark_connect(tmp_path: Path, environment: dict[str, str], ways: list[str]) -> None:
+    configure(tmp_path, {"spark.master": "local[2]"})
+    with connect_server(tmp_path, environment) as (port, _):
+        remote = {"SPARK_REMOTE": f"sc://{process.HOST}:{port}"}
+        run_checks(CONNECT, tmp_path, {**environment, **remote}, *ways)
+
+
+@pytest.mark.stress
+def test_a_node_works_again_after_its_connect_server_was_killed(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    configure(tmp_path, {"spark.master": "local[2]"})
+    with (
+        connect_server(tmp_path, environment) as (port, again),
+        tailrace.connect(tmp_path / "lake") as lake,
+    ):
+        table = lake.create_table("orders", {"id": "bigint"}, primary_key="id")
+        lake.create_table("seen", {"rows": "bigint"})
+        lake.jobs.register("orders", "seen", {"consumer": {"kind": "counted_by_spark"}})
+        command = [sys.executable, "-m", "tests.support.connect_node", str(tmp_path / "lake")]
+        remote = {"SPARK_REMOTE": f"sc://{process.HOST}:{port}"}
+        node = process.start(
+            command,
+            ready=lake.is_served,
+            log=tmp_path / "node.log",
+            cwd=ROOT,
+            env={**environment, **remote},
+        )
+
+        def is_fresh() -> bool:
+            return lake.jobs.status("orders", "seen").is_fresh
+
+        try:
+            table.append([{"id": 1}])
+            process.wait_until(is_fresh, what="a first run", timeout=120)
+            again()
+            table.append([{"id": 2}])
+            process.wait_until(is_fresh, what="its recovery", timeout=120)
+        finally:
+            process.stop(node)
+        assert sum(row["rows"] for row in lake.table("seen").to_arrow().to_pylist()) == 2
+        assert {done.error for done in lake.jobs.history()} == {None}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """A lake whose jobs only pretend to work: the runner and the job log are real, all else is dice.
 
 A history is a random walk over what can happen: commits, registrations, drops, updates, failures,
-crashes, restarts, nodes that fall asleep and wake up too late. A model notes what every job's
-commits have covered, and objects at once when a change is skipped or delivered twice, when a
-watermark moves back, when something is committed for a job that is gone, or when a job commits a
-snapshot that something beneath it does not reflect.
+triggers that raise, crashes, restarts, nodes that fall asleep and wake up too late, or fall ill and
+stand back. A model notes what every job's commits have covered, and objects at once when a
+change is skipped or delivered twice, when a watermark moves back, when something is committed for a
+job that is gone, when a job commits a snapshot that something beneath it does not reflect, or when
+a node that stands back begins something or its failure is counted as a job's.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete, updated
 from tailrace.propagation.status import STOPPED
+from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
 from tailrace.store.purge import purge
 from tailrace.store.runtime import Runtime
@@ -42,7 +44,20 @@ TRIGGERS: list[dict[str, Any]] = [
     {"job_type": "greedy", "schedule": {}},
     {"job_type": "periodic", "schedule": {"interval": "30s", "share": True}},
     {"job_type": "periodic", "schedule": {"interval": "30s"}},
+    {"job_type": "moody", "schedule": {}},
 ]
+
+
+@trigger("moody")
+class Moody(Trigger):
+    """Runs at once, unless it raises."""
+
+    raises = False
+
+    def due(self, watermark_time: datetime | None, now: datetime) -> datetime:
+        if Moody.raises:
+            raise RuntimeError("not in the mood")
+        return super().due(watermark_time, now)
 
 
 class SimClock:
@@ -74,6 +89,7 @@ class SimNode:
     flights: list[Flight] = field(default_factory=list)
     asleep: bool = False
     lazy: bool = False
+    is_ill: bool = False  # and so it stands back
 
 
 @dataclass
@@ -128,6 +144,7 @@ class World:
         self.nodes: list[SimNode] = []
         self.node_count = 0
         self.counts: Counter[str] = Counter()
+        Moody.raises = False
         self._clear()
         for _ in range(self.random.choice([1, 1, 2])):
             self.start_node()
@@ -312,10 +329,16 @@ class World:
         self.node_count += 1
         node_id = f"n{self.node_count}"
         runner = Runner(
-            self.runtime, node_id, live=lambda _: self.live() | {node_id}, knows=lambda _: True
+            self.runtime,
+            node_id,
+            live=lambda _: self.live() | {node_id},
+            knows=lambda _: True,
+            may_begin=lambda _: not node.is_ill,
+            random=Random(self.node_count),
         )
         lazy = bool(self.nodes) and self.random.random() < 0.5
-        self.nodes.append(SimNode(node_id, runner, self.clock.now(), lazy=lazy))
+        node = SimNode(node_id, runner, self.clock.now(), lazy=lazy)
+        self.nodes.append(node)
         self.note(f"start {node_id}")
 
     def live(self) -> set[str]:
@@ -339,6 +362,32 @@ class World:
             node.heartbeat = self.clock.now()
         self.note(f"{'sleep' if node.asleep else 'wake'} {node.id}")
 
+    def fall_ill(self) -> None:
+        """A node begins to stand back, and what it runs is free for others; or it is well again."""
+        node = self.random.choice(self.nodes)
+        if node.is_ill:
+            self.mend(node)
+            return
+        node.is_ill = True
+        self.counts["ill"] += 1
+        self.note(f"{node.id} falls ill")
+        with self.database.read() as connection:
+            before = {i: joblog.row(connection, i).tries for i in self.alive()}
+        for flight in list(node.flights):
+            self._land(node, flight)
+        with self.database.read() as connection:
+            after = {i: joblog.row(connection, i).tries for i in self.alive()}
+        assert before == after, "a failure of the node's own was counted"
+
+    def mend(self, node: SimNode) -> None:
+        node.is_ill = False
+        node.runner.look_at_held()
+        self.note(f"{node.id} is well again")
+
+    def change_mood(self) -> None:
+        Moody.raises = not Moody.raises
+        self.note(f"triggers {'raise' if Moody.raises else 'are well'}")
+
     def look(self) -> None:
         if self.awake():
             # Some nodes hardly ever look: then much has happened when they do.
@@ -348,6 +397,7 @@ class World:
     def look_on(self, node: SimNode) -> None:
         for work in node.runner.look():
             self.note(f"{node.id} plans {_shown(work)}")
+            assert not node.is_ill, f"{node.id} stands back, and plans {_shown(work)}"
             assert work.to <= self.snapshot
             node.flights.append(Flight(work))
         node.runner.keep_up()
@@ -483,6 +533,8 @@ class World:
             (self.fly, 16),
             (self.crash, 1),
             (self.sleep, 1),
+            (self.fall_ill, 1),
+            (self.change_mood, 1),
             (self.purge, 3 if self.purges else 0),
         ]
         weights = [weight for _, weight in actions]
@@ -496,6 +548,8 @@ class World:
         """Let everybody finish: no faults any more, nobody asleep, nothing paused."""
         for node in self.nodes:
             node.asleep = False
+            self.mend(node)
+        Moody.raises = False
         if (
             self.purges and self.random.random() < 0.5
         ):  # those that are stopped come back after a long time

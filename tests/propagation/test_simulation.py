@@ -93,6 +93,7 @@ def test_every_change_reaches_every_job_once(seeds: range) -> None:
     assert counts["fenced"] > histories / 50
     assert counts["bundles"] > histories
     assert counts["purges"] > histories / 10
+    assert counts["ill"] > histories / 2
     assert counts["rebuilds"] > histories / 1000
 
 

@@ -51,6 +51,7 @@ class Runner:
         wanted: Callable[[Job], bool] = lambda _job: True,
         gave_up: Callable[[Job], bool] = lambda _job: False,
         may_begin: Callable[[int], bool] = lambda _job: True,
+        random: Random | None = None,
     ) -> None:
         """`fence` stops what runs with an older epoch than the one given for its job; `eager`
         ignores triggers and pauses; `wanted` says which jobs to run, with what they stand on;
@@ -77,7 +78,7 @@ class Runner:
         self._kept_up: datetime | None = None
         self._times: dict[int, datetime | None] = {}
         self._faults: list[tuple[Job, Exception | None]] = []  # of triggers, in this look
-        self._random = Random()  # noqa: S311  (pauses, no secrets)
+        self._random = random or Random()  # noqa: S311  (pauses, no secrets)
 
     # --- one wake-up ------------------------------------------------------------------------
 
