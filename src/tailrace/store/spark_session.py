@@ -112,7 +112,7 @@ class SparkProvider:
             self._session = session = _start_spark()
         except Exception as error:
             first = str(error).strip().partition("\n")[0] or type(error).__name__
-            self.fault = f"Spark does not start ({first}): tailrace doctor says what is missing"
+            self.fault = f"Spark does not start: {first}"
             raise SparkGoneError(self.fault) from error
         self.fault = None
         if not was_there:  # a program's own may have settings that nobody here knows
