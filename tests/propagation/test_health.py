@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 import tailrace
+from tailrace.cli.main import app
 from tailrace.propagation.health import Health
 from tailrace.store import spark_session
 from tailrace.store.spark_life import ENDED
@@ -106,7 +109,11 @@ def test_one_that_is_alone_goes_on_with_what_it_can_do(
             for number in range(3):
                 snapshot = table.append([{"id": 100 + number, "v": "x"}])
                 wait_until(lambda: _reached(lake, "good", snapshot), what="the other")  # noqa: B023
-            wait_until(lambda: serving.fault, what="the fault")
+            wait_until(lambda: faults(lake) == [ill.reason], what="the fault")
+            place = ["--lake", sqlite_lake_args.url, "-o", "json"]
+            shown = json.loads(CliRunner().invoke(app, ["status", *place]).stdout)
+            assert [fault.endswith(ill.reason) for fault in shown["standing_back"]] == [True]
+            assert not shown["served"]
             tries = len(bad.runs)
             table.append([{"id": 200, "v": "x"}])
             wait_until(lambda: lake.jobs.status("orders", "good").is_fresh, what="the other")

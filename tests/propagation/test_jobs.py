@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import tables as t
+from tailrace.propagation import consumer
 from tailrace.propagation.node import Node
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec
@@ -457,3 +458,63 @@ def test_a_name_with_dots_and_backticks_is_a_name(sqlite_lake: tailrace.Lake) ->
     assert same(sqlite_lake, "`a.b``c`", "`copy.of`")
     assert sqlite_lake.jobs.unregister("`a.b``c`", "the copy")
     assert len(sqlite_lake.tables()) == 1
+
+
+def test_jobs_that_one_transaction_registers_are_entered_at_once(lake: tailrace.Lake) -> None:
+    tables = [f"t{number}" for number in range(3)]
+    with lake.transaction() as txn:
+        for table in tables:
+            txn.create_table(table, {"id": "bigint"}, primary_key="id")
+    said: list[str] = []
+    engine = lake._runtime.database.engine
+    listener = lambda *args: said.append(args[2])  # noqa: E731
+    with lake.transaction() as txn:
+        for number in range(300):
+            assert lake.jobs.register(tables[number % 3], f"j{number}", spec("x"), txn=txn)
+        sa.event.listen(engine, "before_cursor_execute", listener)
+    sa.event.remove(engine, "before_cursor_execute", listener)
+    assert len(said) < 30  # while nobody else can commit
+    assert len(lake.jobs.list("new")) == 300
+    with lake._runtime.database.read() as connection:
+        rows = connection.execute(sa.select(t.job.c.job_id, t.job.c.lsn)).all()
+    assert len({row.job_id for row in rows}) == len({row.lsn for row in rows}) == 300
+    # Each in its turn where something else comes between.
+    with lake.transaction() as txn:
+        lake.jobs.register("t0", "first", spec("x"), txn=txn)
+        lake.jobs.unregister("t0", "j0", txn=txn)
+        lake.jobs.register("t0", "j0", spec("x", priority=7), txn=txn)
+    assert lake.jobs.status("t0", "j0").spec["priority"] == 7
+    assert len(lake.jobs.list()) == 301
+
+
+def test_a_registration_whose_table_another_drops_fails_the_commit(lake: tailrace.Lake) -> None:
+    orders(lake)
+    txn = lake.transaction()
+    lake.jobs.register("orders", "log", spec("x"), txn=txn)
+    lake.drop_table("orders")
+    with pytest.raises(tailrace.ConflictError, match="dropped"):
+        txn.commit()
+    orders(lake)
+    txn = lake.transaction()
+    lake.jobs.register("orders", "log", spec("x"), txn=txn)
+    lake.jobs.register("orders", "LOG", spec("x"))
+    with pytest.raises(tailrace.ConflictError, match="registered"):
+        txn.commit()
+
+
+def test_a_part_that_cannot_be_imported_leaves_the_other_jobs_alone(
+    sqlite_lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = sqlite_lake
+    orders(lake)
+    recorder = Recorder(lake)
+    lake.jobs.register("orders", "odd", spec("of_a_part"))
+    lake.jobs.register("orders", "log", spec(recorder.kind))
+    monkeypatch.setitem(consumer._modules, "of_a_part", "tailrace.no_such_part")
+    with pytest.raises(tailrace.JobFailedError, match=r"orders/odd .*no_such_part"):
+        lake.run_until_fresh()
+    assert lake.jobs.status("orders", "log").is_fresh
+    assert "cannot be imported" in str(lake.jobs.status("orders", "odd").note)
+    with pytest.raises(tailrace.InvalidError, match="no_such_part"):
+        lake.jobs.register("orders", "another", spec("of_a_part"))
+    monkeypatch.delitem(consumer._broken, "of_a_part")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -56,3 +57,26 @@ def test_jobs_are_fresh_soon_after_the_catalog_is_back(
                 wait_until(lambda: lake.jobs.status("orders", name).is_fresh, what=name)  # noqa: B023
         assert same(lake, "orders", "orders_copy")
         assert len(slow.net()) == 7
+
+
+@pytest.mark.stress
+def test_freshness_takes_less_than_five_seconds_after_the_catalog_is_back(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    url = server.url(server.create_database())
+    took: list[float] = []
+    with tailrace.connect(url, data=tmp_path) as lake:
+        table = orders(lake)
+        lake.jobs.register("orders", "copy", replica("orders_copy"))
+        with lake.serving() as serving:
+            for number in range(5):
+                table.append([{"id": 100 + number, "v": "before"}])
+                server.stop()
+                wait_until(lambda: serving.service.runner._reconciled is None, what="a vain look")
+                server.start()
+                began = time.monotonic()
+                table.append([{"id": 200 + number, "v": "after"}])
+                wait_until(lambda: lake.jobs.status("orders", "copy").is_fresh, what="the copy")
+                took.append(time.monotonic() - began)
+        assert same(lake, "orders", "orders_copy")
+        assert max(took) < 5.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STEPS = 40
-FEW = range(300, 500)  # in two of them, a job loses its history and is rebuilt, which is rare
+FEW = range(2550, 2750)  # in two of them, a job loses its history and is rebuilt, which is rare
 MANY = range(5000)
 
 

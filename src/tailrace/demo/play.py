@@ -164,7 +164,7 @@ class _Play:
             try:
                 spark.result()
             except Exception as error:
-                reason = str(error).splitlines()[0]
+                reason = str(error.__cause__ or error).splitlines()[0]
                 raise UnavailableError(
                     f"Spark did not start ({reason}): it needs Java 17 or newer; "
                     "tailrace doctor says what is missing"

@@ -219,6 +219,11 @@ def find_consumer(kind: str) -> Consumer | None:
     return _registered.get(kind)
 
 
+def is_broken(kind: str) -> bool:
+    """Whether a consumer is part of Tailrace, and lacks something here."""
+    return kind in _broken
+
+
 def why_missing(kind: str) -> str:
     """Why this process does not have a consumer."""
     if kind in _broken:

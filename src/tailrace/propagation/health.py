@@ -82,10 +82,12 @@ class Health:
         log.warning("consumer set aside", node=self._node.id, kind=kind, error=repr(error)[:500])
         return True
 
-    def blame(self, error: BaseException, job_id: int) -> str | None:
-        """What is wrong with the node, if a job has failed by that."""
-        gone = _find(error, SparkGoneError)
-        reason = self._examine() or (None if gone is None else str(gone))
+    def blame(self, job_id: int) -> str | None:
+        """What is wrong with the node at which a job has just failed, if something is.
+
+        Whatever the error says: a consumer's errors are its own words.
+        """
+        reason = self._examine()
         if reason is not None and self._watching:
             with self._lock:
                 self._failed.add(job_id)
@@ -177,15 +179,3 @@ class Health:
         self._nudge.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE)  # it may be starting Spark
-
-
-def _find(error: BaseException, kind: type[BaseException]) -> BaseException | None:
-    """An error of a kind among an error and those that led to it."""
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        if isinstance(one, kind):
-            return one
-        seen.add(id(one))
-        one = one.__cause__ or one.__context__
-    return None

@@ -96,11 +96,11 @@ class Iterations:
         random: Random | None = None,
         observe: Callable[[Job, Iteration], None] = lambda _job, _done: None,
         may_begin: Callable[[int], bool] = lambda _job: True,
-        blame: Callable[[BaseException, Job], str | None] = lambda _error, _job: None,
+        blame: Callable[[Job], str | None] = lambda _job: None,
         leaves: Callable[[BaseException, Job], bool] = lambda _error, _job: False,
         waits_for_spark: bool = False,
     ) -> None:
-        """`blame` says what is wrong with the node, if an error is not the job's; `leaves` whether
+        """`blame` says what is wrong with the node, if a failure is not the job's; `leaves` whether
         it may be another node's to try the job next.
         """
         self._may_begin, self._blame, self._leaves = may_begin, blame, leaves
@@ -392,7 +392,7 @@ class Iterations:
     ) -> None:
         """Enter a failure with its job and in the history, unless it is this node's own."""
         # Of one that took too long, Spark is not asked: it may be what does not answer.
-        reason = None if is_late else self._blame(error, claim.job)
+        reason = None if is_late else self._blame(claim.job)
         if reason is not None:
             flight.failures += 1
             log.warning("iteration", job=claim.job.label, error=reason, blamed="this node")

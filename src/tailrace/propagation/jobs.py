@@ -28,7 +28,7 @@ from tailrace.errors import (
 )
 from tailrace.log import get_logger
 from tailrace.propagation import history, joblog, retry
-from tailrace.propagation.consumer import find_consumer
+from tailrace.propagation.consumer import find_consumer, is_broken, why_missing
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import check_outside
 from tailrace.propagation.iteration import source_gone
@@ -128,6 +128,8 @@ class Jobs:
             self._drop(txn, old.job_id)
         consumer = find_consumer(spec["consumer"]["kind"])
         outputs: list[str] = []
+        if consumer is None and is_broken(spec["consumer"]["kind"]):
+            raise InvalidError(why_missing(spec["consumer"]["kind"]))
         if consumer is None:
             log.warning("consumer not known here", kind=spec["consumer"]["kind"], job=name)
         else:

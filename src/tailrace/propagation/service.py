@@ -173,9 +173,9 @@ class Service:
 
     # --- a node that cannot work ------------------------------------------------------------
 
-    def _blame(self, error: BaseException, job: Job) -> str | None:
+    def _blame(self, job: Job) -> str | None:
         """What is wrong with this node, if a job has failed by that: then it is not counted."""
-        reason = self.health.blame(error, job.id)
+        reason = self.health.blame(job.id)
         if reason is not None:
             self.failures[job.id] += 1
             self._own_faults[job.id] = reason

@@ -116,7 +116,7 @@ class SparkProvider:
             self._session = session = _start_spark()
         except Exception as error:
             first = str(error).strip().partition("\n")[0] or type(error).__name__
-            self.fault = f"Spark does not start ({first}): tailrace doctor says what is missing"
+            self.fault = f"Spark does not start: {first}"
             raise SparkGoneError(self.fault) from error
         self.fault = None
         if not was_there:  # a program's own may have settings that nobody here knows
@@ -144,18 +144,22 @@ class SparkProvider:
     def _ask(self, session: SparkSession) -> str | None:
         if is_classic(session):
             return state_of(session)
-        if not listens(session):
-            return f"the Spark Connect server at {session.client.host} does not answer"
-        if self._asking is not None and self._asking.is_alive():
+        nobody = f"nobody answers at {session.client.host}, where the Spark Connect server was"
+        if self.fault == nobody:
+            if not listens(session):
+                return nobody
+        elif self._asking is not None and self._asking.is_alive():
             return SILENT  # since the last time
-        # On a thread: a call may take as long as the network likes.
+        # On a thread: a call tries for ten minutes.
         answers: list[str | None] = []
         self._asking = Thread(
             target=lambda: answers.append(state_of(session)), name="tailrace-ask", daemon=True
         )
         self._asking.start()
         self._asking.join(PATIENCE)
-        return answers[0] if answers else SILENT
+        if answers:
+            return answers[0]
+        return SILENT if listens(session) else nobody
 
 
 def _is_ours(session: SparkSession) -> bool:
