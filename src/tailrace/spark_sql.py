@@ -69,10 +69,10 @@ def parse(text: str) -> list[exp.Expr]:
 
 
 def parse_one(text: str) -> exp.Expr:
-    """The first statement of a text; sqlglot's errors if it is no Spark SQL."""
+    """The only statement of a text; sqlglot's errors if it is no Spark SQL, or several."""
     trees = parse(text)
-    if not trees:
-        raise ParseError("there is nothing to read")
+    if len(trees) != 1:
+        raise ParseError(f"one statement is expected, not {len(trees)}")
     return trees[0]
 
 
