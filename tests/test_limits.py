@@ -15,6 +15,8 @@ from tailrace.store import types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark.sql import SparkSession
+
 # What sqlglot reads in twice the steps for each level, or each join, more.
 CALLS = "struct(" * 40 + "id" + ")" * 40
 TIMES = "timestamp(" * 40 + "id" + ")" * 40
@@ -65,8 +67,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tailrace.Lake]:
-    with tailrace.connect(tmp_path_factory.mktemp("limits") / "lake") as lake:
+def lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[tailrace.Lake]:
+    with tailrace.connect(tmp_path_factory.mktemp("limits") / "lake", spark=spark) as lake:
         lake.create_table("t", {"id": "bigint", "note": "string"}, primary_key="id")
         lake.table("t").append([{"id": 1, "note": "late"}])
         lake.create_index("t", "words", using="fulltext", columns=["note"]).wait()
