@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import tailrace
-from tailrace import json_value, spark_sql
+from tailrace import json_value, spark_parser, spark_sql
 from tailrace.arguments import LONGEST_TEXT
 from tailrace.store import types
 
@@ -55,15 +55,15 @@ def ids(cases: list[tuple[str, str]]) -> list[str]:
 def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Counts the parser's steps; there are no more than a few limits' worth of them."""
     taken = [0]
-    plain = spark_sql._Parser._advance
+    plain = spark_parser.Parser._advance
 
     def counting(self: Any, times: int = 1) -> None:
         taken[0] += 1
         plain(self, times)
 
-    monkeypatch.setattr(spark_sql._Parser, "_advance", counting)
+    monkeypatch.setattr(spark_parser.Parser, "_advance", counting)
     yield taken
-    assert taken[0] < 10 * spark_sql._STEPS
+    assert taken[0] < 10 * spark_sql.STEPS
 
 
 @pytest.fixture(scope="module")

@@ -196,7 +196,7 @@ def test_small_surprises(sqlite_lake: tailrace.Lake) -> None:
     for timeout in ("10s", -1, True):
         with pytest.raises(tailrace.InvalidError, match="a number of seconds"):
             lake.run_until_fresh(timeout)  # type: ignore[arg-type]
-    with pytest.raises(tailrace.InvalidError, match="a snapshot is a number"):
+    with pytest.raises(tailrace.InvalidError, match="takes a whole number"):
         lake.jobs.wait("orders", "log", "5")  # type: ignore[arg-type]
     with pytest.raises(tailrace.InvalidError, match="takes a date"):
         lake.usage("2026-01-01")  # type: ignore[arg-type]
