@@ -86,6 +86,9 @@ def test_the_steps_of_what_people_write_are_few(steps: list[int]) -> None:
     for depth in (5, 8):  # and of what they hardly do
         spark_sql.parse("struct(" * depth + "1" + ")" * depth)
     spark_sql.parse("SELECT * FROM t" + " JOIN t" * 10)
+    depth = spark_sql.DEEPEST
+    for opened, closed in (("(", ")"), ("abs(", ")"), ("CASE WHEN ", " THEN 1 END")):
+        spark_sql.parse(opened * depth + "1" + closed * depth)
 
 
 @pytest.mark.usefixtures("steps")

@@ -19,9 +19,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.arguments import LONGEST_TEXT
 from tailrace.errors import InvalidError
 
-# Parentheses and the like inside each other; a CASE counts as one.
-DEEPEST = 64
-LIMIT = f"at most {DEEPEST} parentheses, or half as many calls or CASEs, inside each other"
+# Parentheses and the like inside each other. sqlglot goes down by recursion, and has room for that.
+DEEPEST = 32
+LIMIT = f"at most {DEEPEST} parentheses, calls or CASEs inside each other are read"
 # Tables that a query names, the same one as often as it does.
 MOST_TABLES = 1_000
 # Steps of the parser: it takes a few for each token of what people write.

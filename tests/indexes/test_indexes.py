@@ -754,7 +754,7 @@ def test_conditions_that_only_spark_can_read(sqlite_lake: tailrace.Lake) -> None
     index = sqlite_lake.create_index("doc", "words", using="fulltext", columns="note")
     index.wait()
     assert sorted(keys(index.search("late", where="desc = 'x'"))) == [0, 2]
-    deep = "(" * 60 + "id > 1" + ")" * 60
+    deep = "(" * 30 + "id > 1" + ")" * 30
     assert sorted(keys(index.search("late", where=deep))) == [2, 3]
 
 
