@@ -137,7 +137,8 @@ def test_a_value_is_shown_in_short_and_whatever_it_does() -> None:
         def __repr__(self) -> str:
             raise ValueError
 
-    assert show(Sulky()) == "a Sulky"
+    assert "Sulky" in show(Sulky())
+    assert show(["id", 5]) == "['id', 5]"
     assert len(show("x" * 10_000)) < 100
 
 
@@ -154,7 +155,9 @@ def test_whatever_is_exported_is_checked() -> None:
     unchecked += [
         name
         for name, function in FUNCTIONS.items()
-        if inspect.isfunction(function) and not hasattr(function, "__wrapped__")
+        if inspect.isfunction(function)
+        and function.__module__.startswith("tailrace")
+        and not hasattr(function, "__wrapped__")
     ]
     assert set(unchecked) == {"Trigger.due"}  # which users write, and the runner calls
 

@@ -86,13 +86,10 @@ def test_a_password_of_any_letters_is_never_seen(
     host = f"{process.HOST}:{closed_port}"
     for url in (
         f"postgresql://someone:{FIRST}{mark}{SECOND}@{host}/db",
-        f"postgresql://{FIRST}{mark}{SECOND}:x@{host}/db" if mark else "",
         f"postgresql://someone@{host}/db?password={FIRST}{mark}{SECOND}",
         f"postgres:/someone:{FIRST}{mark}{SECOND}@{host}/db",
         f"host={process.HOST} port={closed_port} password={FIRST}{mark}{SECOND}",
     ):
-        if not url:
-            continue
 
         def connect(url: str = url) -> object:
             return tailrace.connect(url, data=tmp_path / "data", settings=QUICK)

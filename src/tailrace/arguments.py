@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import reprlib
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,16 +28,19 @@ LONGEST_NAME, LONGEST_TABLE_NAME = 255, 1100
 # What may hold a secret, and so is not repeated.
 _SECRET = frozenset({"lake", "data", "storage_options"})
 _SHOWN = 60  # characters of a value, in a message
+_short = reprlib.Repr()  # which does not look at all of a long list
+_short.maxstring = _short.maxother = _short.maxlong = 10 * _SHOWN
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Between:
-    """The range of a number, with both ends."""
+    """The range of a number, with both ends; and what is counted, if that has to be said."""
 
     least: float
     most: float
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ TableName = Annotated[str, Length(1, LONGEST_TABLE_NAME, "table's name")]
 SnapshotId = Annotated[int, Between(0, _LARGEST)]
 Count = Annotated[int, Between(1, 1_000_000_000)]
 Port = Annotated[int, Between(0, 65_535)]
+LONGEST_TIMEOUT = 1_000_000_000
+Seconds = Annotated[float, Between(0, LONGEST_TIMEOUT, "a number of seconds")]
 
 
 class _MisfitError(Exception):
@@ -110,7 +116,7 @@ def _fit(label: str, name: str, value: Any, takers: Mapping[str, _Taker]) -> Any
 def show(value: object) -> str:
     """A value for a message: not all of a long one, and not even one that cannot be shown."""
     try:
-        shown = repr(value)
+        shown = _short.repr(value)
     except Exception:  # noqa: BLE001  (whatever a value's own repr does)
         shown = f"a {type(value).__name__}"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
@@ -212,7 +218,7 @@ def _listed(element: _Taker, kind: type) -> _Taker:
     def take(value: Any) -> Any:
         if isinstance(value, str):
             return element.take(value)
-        if isinstance(value, bytes | Mapping) or not is_kind(value):
+        if isinstance(value, bytes) or not is_kind(value):
             raise _MisfitError
         return [element.take(one) for one in value]
 
@@ -238,7 +244,7 @@ def _narrowed(taker: _Taker, limit: Any) -> _Taker:
             raise _MisfitError
         return number
 
-    return _Taker(f"{taker.words} from {limit.least} to {limit.most}", take_number)
+    return _Taker(f"{limit.what or taker.words} from {limit.least} to {limit.most}", take_number)
 
 
 def _text(value: Any) -> str:

@@ -40,6 +40,8 @@ class _Copier:
             raise self._wrong(f"at most {MOST:,} values and characters")
         if is_text(value):
             return str(value)
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            raise self._wrong(f"with texts of at most {LONGEST_TEXT:,} characters")
         if not names:
             if value is None or isinstance(value, bool):
                 return value

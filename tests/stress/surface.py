@@ -264,7 +264,7 @@ class Fuzz:
         chance = self._random.random()
         strange = wanted if chance < 0.1 else self._random.sample(wanted, min(1, len(wanted)))
         for one in strange if chance < 0.7 else ():
-            given[one.name] = self._odd()
+            given[one.name] = self._odd(one.name)
         if self._random.random() < 0.02:
             given["no_such_argument"] = 1
         elif given and self._random.random() < 0.02:
@@ -285,10 +285,10 @@ class Fuzz:
             return self._world.found
         return values.fitting(self._random, label, parameter.name)
 
-    def _odd(self) -> Any:
+    def _odd(self, name: str) -> Any:
         assert self._world is not None
         found = [one for found in self._world.objects.values() for one in found[:2]]
-        return values.odd(self._random, found)
+        return values.odd(self._random, name, found)
 
     def _complain(self, shown: str, error: BaseException) -> None:
         last = "".join(traceback.format_exception(error)[-6:])

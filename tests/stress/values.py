@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
 TABLES = ["t", "plain", "docs", "main.t", "v", "w", "s.odd", "`a.b`.`c``d`", "missing", "no.where"]
@@ -59,6 +60,10 @@ STATEMENTS = [
     "DROP TABLE",
     "EXPLAIN SELECT id FROM t",
     "INSERT INTO plain VALUES (7)",
+    "SELECT id FROM t WHERE id = :id",
+    "DELETE FROM t WHERE id = :id",
+    "REFRESH MATERIALIZED VIEW v",
+    "SELECT * FROM fulltext_search('words', 'late')",
 ]
 SEARCHES = [
     "late",
@@ -312,8 +317,53 @@ def fitting(random: Random, label: str, name: str) -> Any:
     return None
 
 
-def odd(random: Random, extra: list[Any]) -> Any:
-    """A value for any parameter; `extra` are of the lake that is fuzzed."""
-    if random.random() < 0.3:
+# What of a parameter that holds other values is odd inside.
+INSIDE: dict[str, list[Callable[[Any], Any]]] = {
+    "args": [lambda value: {"id": value}],
+    "options": [
+        lambda value: {"dimension": value},
+        lambda value: {"recall": value},
+        lambda value: {"weights": value},
+        lambda value: {"weights": {"note": value}},
+        lambda value: {"tokenizer": value},
+        lambda value: {"positions": value},
+    ],
+    "rows": [
+        lambda value: [{"id": value}],
+        lambda value: [{"id": 77, "n": 1, "word": value, "price": None}],
+        lambda value: [{"id": 78, "n": value, "word": "x", "price": value}],
+    ],
+    "what": [lambda value: [{"id": value}]],
+    "spec": [
+        lambda value: {"consumer": {"kind": "replica", "table": value}},
+        lambda value: {"consumer": {"kind": "replica", "table": "c", "where": value}},
+        lambda value: {"consumer": {"kind": "replica", "table": "c", "columns": value}},
+        lambda value: {"consumer": {"kind": value}},
+        lambda value: {"consumer": {"kind": "fuzzed"}, "sources": value},
+        lambda value: {"consumer": {"kind": "fuzzed"}, "timeout": value},
+    ],
+    "columns": [lambda value: {"c": value}, lambda value: [value], lambda value: {value: "int"}],
+    "primary_key": [lambda value: [value]],
+    "vector": [lambda value: [value, 1.0, 1.0]],
+    "query": [lambda value: [value, 1.0, 1.0]],
+    "trigger": [
+        lambda value: {"job_type": value},
+        lambda value: {"job_type": "periodic", "schedule": {"interval": value}},
+    ],
+    "storage_options": [lambda value: {"region": value}],
+    "places": [lambda value: {1: value}],
+    "files": [lambda value: [value]],
+}
+
+
+def odd(random: Random, name: str, extra: list[Any]) -> Any:
+    """A value for a parameter of any name; `extra` are of the lake that is fuzzed."""
+    if random.random() < 0.2:
         return random.choice(FITTING[random.choice(sorted(FITTING))])
-    return random.choice([*ODD, *extra])
+    value = random.choice([*ODD, *extra])
+    if name in INSIDE and random.random() < 0.6:
+        try:
+            return random.choice(INSIDE[name])(value)
+        except TypeError:  # what no dict has for a key
+            return value
+    return value

@@ -49,8 +49,8 @@ _CLIENT = {
 }
 # What PostgreSQL calls out at the end of each transaction under the lock.
 CHANNEL = "tailrace"
-# PostgreSQL's codes for a schema, table, column or function that is not there.
-_MISSING = ("3F000", "42P01", "42703", "42883")
+# PostgreSQL's codes for a schema, table or column that is not there.
+_MISSING = ("3F000", "42P01", "42703")
 
 
 T = TypeVar("T")
@@ -242,7 +242,8 @@ class Database:
     @property
     def shown(self) -> str:
         """Where it is, for messages: without the password, and without options, which may be."""
-        return self.url.set(query={}).render_as_string(hide_password=True)
+        plain = self.url.set(drivername=self.url.get_backend_name(), query={})
+        return plain.render_as_string(hide_password=True)
 
     def close(self) -> None:
         """Close every pooled connection."""

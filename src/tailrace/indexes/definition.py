@@ -151,7 +151,7 @@ def _vector(table: TableInfo, columns: list[Column], given: dict[str, Any]) -> D
 
 
 def _one_of(name: str, value: object, known: Sequence[str]) -> str:
-    found = value.casefold() if isinstance(value, str) else value
+    found = value.casefold() if isinstance(value, str) else None
     if found not in known:
         raise InvalidError(f"{name} is one of {', '.join(known)}, not {show(value)}")
     return str(found)
@@ -170,7 +170,7 @@ def _number(name: str, value: object) -> float:
         if isinstance(value, bool):
             raise TypeError  # noqa: TRY301  (as of anything else that is no number)
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidError(f"{name} is a number, not {show(value)}") from None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.arguments import Name, checked, show
+from tailrace.arguments import Name, Seconds, checked, show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.reader import Hits, Opener, Reader
@@ -355,7 +355,7 @@ class Index:
         """The snapshot that it reflects."""
         return self._job_status().watermark
 
-    def wait(self, snapshot: int | None = None, timeout: float | None = None) -> None:
+    def wait(self, snapshot: int | None = None, timeout: Seconds | None = None) -> None:
         """Return when it reflects a snapshot, by default the newest.
 
         If no process serves the lake, this one does the work.

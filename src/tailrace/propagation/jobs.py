@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
-from tailrace.arguments import Count, Name, TableName, checked, show
+from tailrace.arguments import LONGEST_TIMEOUT, Count, Name, Seconds, TableName, checked, show
 from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.errors import (
@@ -47,7 +47,6 @@ log = get_logger("tailrace.jobs")
 
 # The kind of jobs, and their name, that views are kept fresh by.
 VIEW = "view"
-_LONGEST_TIMEOUT = 1_000_000_000  # in seconds
 
 
 @checked
@@ -386,7 +385,7 @@ class Jobs:
         table: TableName,
         name: Name,
         snapshot: int | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Seconds | timedelta | None = None,
     ) -> None:
         """Return when a job's output reflects a snapshot (by default the newest there is now).
 
@@ -452,9 +451,9 @@ def seconds(timeout: object) -> float | None:
         timeout = timeout.total_seconds()
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise InvalidError(f"a timeout is a number of seconds, not {show(timeout)}")
-    if not 0 <= timeout <= _LONGEST_TIMEOUT:
+    if not 0 <= timeout <= LONGEST_TIMEOUT:
         raise InvalidError(
-            f"a timeout is from 0 to {_LONGEST_TIMEOUT:,} seconds, not {show(timeout)}"
+            f"a timeout is from 0 to {LONGEST_TIMEOUT:,} seconds, not {show(timeout)}"
         )
     return float(timeout)
 

@@ -145,25 +145,41 @@ class TableInfo:
         return replace(self, columns=tuple(changed))
 
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
-        check_name(name, "column")
-        types.check_depth(kind)
-        _check_fields(name, kind)
-        _check_reserved(name, self)
-        if any(column.name.casefold() == name.casefold() for column in self.columns):
-            raise InvalidError(f"{self.full_name} already has a column {name!r}")
-        number = self.next_column_id
-        inner = tuple(range(number + 1, number + 1 + nested_count(kind)))
-        physical = name
-        while physical.casefold() in self.physical_names:
-            physical = f"{physical}_{number}"
-        column = Column(
-            id=number, name=name, physical=physical, type=kind, nullable=nullable, inner=inner
-        )
+        return self.with_columns([(name, kind, nullable)])
+
+    def with_columns(self, columns: Iterable[tuple[str, pa.DataType, bool]]) -> TableInfo:
+        """With more columns, all at once: one after the other, many would take long."""
+        names = {column.name.casefold() for column in self.columns}
+        physical_names, number, made = set(self.physical_names), self.next_column_id, []
+        for name, kind, nullable in columns:
+            check_name(name, "column")
+            types.check_depth(kind)
+            _check_fields(name, kind)
+            _check_reserved(name, self)
+            if name.casefold() in names:
+                raise InvalidError(f"{self.full_name} already has a column {name!r}")
+            names.add(name.casefold())
+            inner = tuple(range(number + 1, number + 1 + nested_count(kind)))
+            physical = name
+            while physical.casefold() in physical_names:
+                physical = f"{physical}_{number}"
+            physical_names.add(physical.casefold())
+            made.append(
+                Column(
+                    id=number,
+                    name=name,
+                    physical=physical,
+                    type=kind,
+                    nullable=nullable,
+                    inner=inner,
+                )
+            )
+            number += 1 + len(inner)
         return replace(
             self,
-            columns=(*self.columns, column),
-            next_column_id=number + 1 + len(inner),
-            physical_names=self.physical_names | {physical.casefold()},
+            columns=(*self.columns, *made),
+            next_column_id=number,
+            physical_names=frozenset(physical_names),
         )
 
     def without_column(self, name: str) -> TableInfo:
@@ -203,9 +219,11 @@ def new_columns(
     for name in key:
         check_name(name, "key column")
     wanted = {name.casefold() for name in key}
-    for name, kind, nullable in columns:
-        check_name(name, "column")
-        table = table.with_column(name, kind, nullable=nullable and name.casefold() not in wanted)
+
+    def is_nullable(name: object, nullable: bool) -> bool:  # noqa: FBT001
+        return nullable and not (isinstance(name, str) and name.casefold() in wanted)
+
+    table = table.with_columns((n, kind, is_nullable(n, given)) for n, kind, given in columns)
     if not table.columns:
         raise InvalidError(f"{table.full_name} needs at least one column")
     if len(wanted) != len(key):

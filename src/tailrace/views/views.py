@@ -12,7 +12,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlglot import exp
 
-from tailrace.arguments import Count, checked
+from tailrace.arguments import Count, Seconds, checked
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
 from tailrace.propagation import history, joblog
@@ -185,7 +185,7 @@ class View:
 
     # --- keep fresh -------------------------------------------------------------------------
 
-    def refresh(self, timeout: float | None = None, *, full: bool = False) -> Iteration:
+    def refresh(self, timeout: Seconds | None = None, *, full: bool = False) -> Iteration:
         """Bring it to the newest snapshot, here and now; returns what was done.
 
         With `full`, all of it is computed again, whatever its policy says and even if no source
