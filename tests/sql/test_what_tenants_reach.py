@@ -13,6 +13,7 @@ from tailrace.cli.main import app
 from tailrace.datasource.place import place_of
 from tailrace.datasource.reading import find
 from tailrace.store.spark_functions import REFUSED
+from tailrace.views.session import small_session
 from tests.support.jobs import replica
 
 if TYPE_CHECKING:
@@ -240,6 +241,15 @@ def test_temporary_views_are_the_owners(site: Site) -> None:
     assert site.owner.sql("SELECT count(*) AS n FROM servers").to_pylist() == [{"n": 3}]
     with pytest.raises(tailrace.InvalidError, match="there is no table or view main"):
         site.acme.sql("SELECT count(*) AS n FROM servers")
+
+
+def test_sessions_of_our_own_take_no_path_for_a_table(site: Site, spark: SparkSession) -> None:
+    from pyspark.errors import AnalysisException
+
+    beside = small_session(spark, tiny=True)
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        beside.sql(f"SELECT * FROM text.`{site.file}`")
+    assert beside.sql("SELECT '${env:HOME}' AS x").collect()[0].x == "${env:HOME}"
 
 
 def test_what_a_setting_gives_another_meaning_is_refused(site: Site, spark: SparkSession) -> None:
