@@ -13,6 +13,7 @@ from tailrace.cli.main import app
 from tailrace.datasource.place import place_of
 from tailrace.datasource.reading import find
 from tailrace.store.spark_functions import REFUSED
+from tailrace.views.session import small_session
 from tests.support.jobs import replica
 
 if TYPE_CHECKING:
@@ -242,7 +243,16 @@ def test_temporary_views_are_the_owners(site: Site) -> None:
         site.acme.sql("SELECT count(*) AS n FROM servers")
 
 
-def test_quotes_of_another_meaning_are_refused(site: Site, spark: SparkSession) -> None:
+def test_sessions_of_our_own_take_no_path_for_a_table(site: Site, spark: SparkSession) -> None:
+    from pyspark.errors import AnalysisException
+
+    beside = small_session(spark, tiny=True)
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        beside.sql(f"SELECT * FROM text.`{site.file}`")
+    assert beside.sql("SELECT '${env:HOME}' AS x").collect()[0].x == "${env:HOME}"
+
+
+def test_what_a_setting_gives_another_meaning_is_refused(site: Site, spark: SparkSession) -> None:
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
     try:
         for call in (
@@ -253,3 +263,12 @@ def test_quotes_of_another_meaning_are_refused(site: Site, spark: SparkSession) 
                 call()
     finally:
         spark.conf.unset("spark.sql.ansi.doubleQuotedIdentifiers")
+    text = "WITH Servers AS (SELECT id FROM acme.orders) SELECT * FROM servers"
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(tailrace.InvalidError, match="write Servers instead of servers"):
+            site.acme.sql(text)
+        site.acme.create_view("acme.new_view", text).refresh()
+        assert site.acme.view("acme.new_view").to_arrow().column("id").to_pylist() == [2]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")

@@ -48,7 +48,10 @@ def check(text: str) -> list[str]:
         ("WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM r) SELECT n FROM r", ""),
         ("SELECT * FROM (WITH c AS (SELECT 1) SELECT * FROM c) q, c", "c"),
         ("SELECT * FROM VALUES (1, 'a'), (2, null), (null, DATE '2020-01-01') AS q(a, b), t", "t"),
-        ("SELECT /*+ BROADCAST(t), MERGE(u) */ * FROM t LEFT ANTI JOIN u ON (t.a, 1) = u.b", "t u"),
+        (
+            "SELECT /*+ BROADCAST(t), MERGE(`u`) */ * FROM t LEFT ANTI JOIN u ON (t.a, 1) = u.b",
+            "t u",
+        ),
         (
             "SELECT sum(a) OVER (PARTITION BY b, c.d ORDER BY e), count(*) FILTER (WHERE a > 1) "
             "OVER w FROM t WINDOW w AS (PARTITION BY a, b.c), z AS (ORDER BY c)",
@@ -94,6 +97,10 @@ def test_what_is_a_comment_to_us_never_reaches_spark(text: str) -> None:
         "SELECT * FROM VALUES (1), (text.x) TABLESAMPLE (10 ROWS)",
         "SELECT * FROM a SELECT (b), text.x",
         "FROM a SELECT (b), text.x SELECT *",
+        "FROM a SELECT, text.x",
+        "FROM a SELECT (b), text.x",
+        "SELECT * FROM LATERAL text.x",
+        "SELECT * FROM a, LATERAL view, text.x",
         "SELECT IS DISTINCT FROM text.x",
         # What sqlglot does not know.
         "SELECT * FROM (TABLE text.x)",

@@ -23,7 +23,7 @@ from tailrace.propagation.job import Kind
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
-from tailrace.store.spark_text import check_condition, check_quotes
+from tailrace.store.spark_text import check_condition, check_settings
 from tailrace.store.steadiness import unsteady
 from tailrace.store.types import quote, spark_type
 
@@ -95,7 +95,7 @@ class Replica(Consumer):
         where = job.options.get("where")
         if where is not None:
             where = check_condition(txn.runtime.spark, where, of=source.info.full_name)
-            check_quotes(txn.runtime.spark(), where)
+            check_settings(txn.runtime.spark(), where)
         if job.rebuilds:
             copy.delete("true")  # what it held is of a history that is gone
         # Deletes first: a row that was updated is in both.

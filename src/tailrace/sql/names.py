@@ -31,7 +31,7 @@ from tailrace.store.lookup import DEFAULT_TENANT
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
-from tailrace.store.spark_text import check_query, check_quotes, check_registered, named_tables
+from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
 from tailrace.store.spark_words import RefusedError, without_comments
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def frame_of(
     aliases = {call.stand_in: call.function for call in calls}
     text, frames = _with_frames(door, sql, tree, frames_given, shown, own, aliases)
     left = _args_left(tree, calls, args or {})
-    check_quotes(door.spark, sql)
+    check_settings(door.spark, sql, tree)
     with shown.spark_faults():
         return door.spark.sql(text, left or None, **frames)
 

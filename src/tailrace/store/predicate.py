@@ -26,7 +26,7 @@ from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo
 from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
-from tailrace.store.spark_text import check_condition, check_quotes
+from tailrace.store.spark_text import check_condition, check_settings
 
 Stats = Mapping[int, Mapping[int, ColumnStats]]
 
@@ -73,7 +73,7 @@ def _is_small(runtime: Runtime, scan: Scan, said: local.Said, known: Stats) -> b
 def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
     from pyspark.sql import functions as F
 
-    check_quotes(runtime.spark(), predicate)
+    check_settings(runtime.spark(), predicate)
     rows = to_df(runtime, scan, places=True)
     try:
         return collect_places(rows.where(F.expr(predicate)), scan.files)

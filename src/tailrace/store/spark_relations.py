@@ -16,6 +16,13 @@ from tailrace.store.spark_words import Kind, Word
 _WITH_FROM = ("EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "OVERLAY")
 # BY after these begins a list that is not of tables.
 _LISTS = ("GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "PARTITION")
+_BETWEEN_QUERIES = ("UNION", "EXCEPT", "MINUS", "INTERSECT", "ALL", "DISTINCT")
+# What may follow the alias of a table, beside marks.
+_AFTER_ALIAS = (
+    "ANTI", "ASOF", "CROSS", "FULL", "GROUP", "HAVING", "INNER", "JOIN", "LATERAL", "LEFT",
+    "LIMIT", "NATURAL", "OFFSET", "ON", "ORDER", "PIVOT", "RIGHT", "SELECT", "SEMI", "SORT",
+    "TABLESAMPLE", "UNPIVOT", "USING", "WATERMARK", "WHERE", "WINDOW", "WITH",
+)  # fmt: skip
 # What may stand before a table, or a query in its place.
 _BEFORE = ("SELECT", "FROM", "WITH", "VALUES", "TABLE", "LATERAL", "STREAM")
 # What begins a value in the rows of a VALUES, or follows a column that is called like a keyword.
@@ -90,13 +97,22 @@ def _follow(level: _Level, words: Sequence[Word], place: int) -> None:
         level.lists_tables = level.begins = True
     elif word == "TABLE":
         level.begins = True
-    elif word == "SELECT":
+    elif word == "WITH" and _begins_queries(words, place):
+        level.lists_tables = level.begins = False
+    elif word == "SELECT" and not (level.lists_tables and _may_be_alias(words, place)):
         level.opener = ""
         level.lists_tables = level.begins = False
-    elif _ends_tables(words, place, word, before, after):
-        level.lists_tables = level.begins = False
+    elif not level.begins and _ends_tables(words, place, word, before, after):
+        level.lists_tables = False
     elif word not in ("LATERAL", "STREAM"):
         level.begins = False
+
+
+def _begins_queries(words: Sequence[Word], place: int) -> bool:
+    """Whether WITH is followed by named queries; the name of a table is followed by an alias."""
+    name = place + 2 if _at(words, place + 1).upper() == "RECURSIVE" else place + 1
+    first = _at(words, place - 1) in ("", "(")
+    return first and _at(words, name + 1).upper() in ("AS", "(")
 
 
 def _ends_tables(words: Sequence[Word], place: int, word: str, before: str, after: str) -> bool:
@@ -105,9 +121,16 @@ def _ends_tables(words: Sequence[Word], place: int, word: str, before: str, afte
         (word == "BY" and before in _LISTS)
         or (word == "LATERAL" and after == "VIEW")
         or (word == "WINDOW" and _at(words, place + 2).upper() == "AS")
-        or (word == "WITH" and _at(words, place - 1) in ("", "("))
         or words[place].text == "|>"
     )
+
+
+def _may_be_alias(words: Sequence[Word], place: int) -> bool:
+    """Whether a SELECT after a FROM can be the alias of a table: FROM t SELECT, u."""
+    if words[place - 1].keyword in _BETWEEN_QUERIES or place + 1 >= len(words):
+        return False
+    after = words[place + 1]
+    return after.keyword in _AFTER_ALIAS or (after.kind is Kind.MARK and after.text != "*")
 
 
 def _compares(words: Sequence[Word], place: int) -> bool:

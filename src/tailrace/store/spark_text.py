@@ -53,7 +53,10 @@ def check_query(text: str, tree: exp.Expr) -> tuple[Word, ...]:
 
 def check_printed(tree: exp.Expr) -> None:
     """Refuse what must not reach Spark of a tree, which passed, as sqlglot writes it."""
-    text = tree.sql("spark")
+    try:
+        text = tree.sql("spark")
+    except RecursionError as error:
+        raise InvalidError("the query is nested too deeply") from error
     words = words_of(text)
     _check(text, words, tree)
     seen = {_parts(table)[0].name for table in tree.find_all(exp.Table)}
@@ -69,12 +72,22 @@ def named_tables(tree: exp.Expr) -> list[exp.Table]:
         for table in tree.find_all(exp.Table)
         if isinstance(table.this, exp.Identifier)
         and not table.find_ancestor(exp.Hint)  # an alias
-        and (table.args.get("db") is not None or not _is_local(table))
+        and _given_by(table) is None
     ]
 
 
-def _is_local(table: exp.Table) -> bool:
-    """Whether a WITH around a table gives it its name."""
+def spelled_otherwise(tree: exp.Expr) -> Iterator[tuple[exp.Table, str]]:
+    """Tables that a WITH gives their name, but for large and small letters, and that name."""
+    for table in tree.find_all(exp.Table):
+        given = _given_by(table) if isinstance(table.this, exp.Identifier) else None
+        if given is not None and given != table.name:
+            yield table, given
+
+
+def _given_by(table: exp.Table) -> str | None:
+    """The name that a WITH around a table has for it."""
+    if table.args.get("db") is not None:
+        return None
     name = fold(table.name)
     below: exp.Expr = table
     above = table.parent
@@ -86,15 +99,13 @@ def _is_local(table: exp.Table) -> bool:
                 if cte is below and not above.args.get("recursive"):
                     break
                 if fold(cte.alias) == name:
-                    return True
-        elif found is not None and found is not below and name in _given(found):
-            return True
+                    return str(cte.alias)
+        elif found is not None and found is not below:
+            names = {fold(cte.alias): str(cte.alias) for cte in found.expressions}
+            if name in names:
+                return names[name]
         below, above = above, above.parent
-    return False
-
-
-def _given(found: exp.With) -> set[str]:
-    return {fold(cte.alias) for cte in found.expressions}
+    return None
 
 
 def check_condition(spark: SparkProvider, condition: str, *, of: str) -> str:
@@ -127,14 +138,21 @@ def check_registered(spark: SparkProvider, functions: Iterable[Word]) -> None:
             )
 
 
-def check_quotes(session: SparkSession, text: str) -> None:
-    """Refuse a text in which the session takes for a name what we take for a text."""
-    setting = "spark.sql.ansi.doubleQuotedIdentifiers"
-    if '"' in text and str(session.conf.get(setting, "false")).lower() == "true":
+def check_settings(session: SparkSession, text: str, tree: exp.Expr | None = None) -> None:
+    """Refuse what a session's settings give another meaning than it has here."""
+    quotes, letters = "spark.sql.ansi.doubleQuotedIdentifiers", "spark.sql.caseSensitive"
+    if '"' in text and _is_set(session, quotes):
         raise InvalidError(
-            f"{setting} is set, and gives \"…\" another meaning than here: write '…' for a text, "
+            f"{quotes} is set, and gives \"…\" another meaning than here: write '…' for a text, "
             "`…` for a name"
         )
+    for table, given in spelled_otherwise(tree) if tree is not None else ():
+        if _is_set(session, letters):
+            raise InvalidError(f"{letters} is set: write {given} instead of {table.name}")
+
+
+def _is_set(session: SparkSession, setting: str) -> bool:
+    return str(session.conf.get(setting, "false")).lower() == "true"
 
 
 def _parts(table: exp.Table) -> list[exp.Expr]:

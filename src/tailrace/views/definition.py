@@ -17,7 +17,7 @@ from sqlglot import exp
 from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
-from tailrace.store.spark_text import check_query, named_tables
+from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
 from tailrace.store.spark_words import Word, without_comments
 from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
 from tailrace.store.types import spark_type
@@ -105,6 +105,8 @@ def parse(text: object) -> tuple[exp.Query, tuple[Word, ...]]:
         raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
     tree = trees[0]
     functions = tuple(word for word in check_query(plain, tree) if word.text != READABLE)
+    for table, given in list(spelled_otherwise(tree)):
+        table.this.set("this", given)  # a session may tell large letters from small ones
     restore_windows(tree)
     for call in list(tree.find_all(exp.Localtimestamp)):
         # Without parentheses, as sqlglot would write it, it would be a column.
