@@ -19,6 +19,7 @@ from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
+from tailrace.store.spark_words import tree_of
 from tailrace.store.steadiness import CHANCE, MOMENT, SESSION, unsteady
 
 
@@ -37,7 +38,7 @@ def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
 def is_steady(where: str) -> bool:
     """Whether a condition is true of the same rows whenever it is asked."""
     try:
-        tree = sqlglot.parse_one(where, dialect="spark")
+        tree = tree_of(where)
     except (SqlglotError, RecursionError):
         # Spark may know better, as of a column called desc.
         return _words(where).isdisjoint(CHANCE | MOMENT | SESSION)

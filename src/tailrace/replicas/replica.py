@@ -23,6 +23,7 @@ from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_text import check_condition, check_settings
+from tailrace.store.spark_words import trees_of
 from tailrace.store.steadiness import unsteady
 from tailrace.store.types import quote, spark_type
 
@@ -171,7 +172,7 @@ def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
     if not isinstance(where, str):
         raise InvalidError('a replica\'s where is a condition in Spark SQL: "amount > 0"')
     try:
-        parsed = sqlglot.parse(where, dialect="spark")
+        parsed = trees_of(where)
     except sqlglot.errors.SqlglotError as error:
         found = getattr(error, "errors", None) or [{"description": "it is no expression"}]
         reason = found[0]["description"]

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -32,7 +31,7 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
-from tailrace.store.spark_words import RefusedError, without_comments
+from tailrace.store.spark_words import RefusedError, tree_of, without_comments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -134,7 +133,7 @@ def _args_left(tree: exp.Expr, calls: Iterable[Call], args: Mapping[str, Any]) -
 def parse(sql: str, shown: Shown) -> exp.Expr:
     """The tree of a query, which is only looked at."""
     try:
-        return sqlglot.parse_one(sql, dialect="spark")
+        return tree_of(sql)
     except RecursionError as error:
         raise InvalidError("this query is nested too deeply to be read") from error
     except ParseError as error:

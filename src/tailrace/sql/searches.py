@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -26,6 +25,7 @@ from tailrace.sql.script import tokens_of
 from tailrace.sql.shown import Shown
 from tailrace.store.schema import OWN_PREFIX, fold
 from tailrace.store.spark_scan import local_frame
+from tailrace.store.spark_words import tree_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -249,7 +249,7 @@ def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def _tree(call: Call, span: Span) -> exp.Expr:
     try:
-        return sqlglot.parse_one(call.sql[span.start : span.end], dialect="spark")
+        return tree_of(call.sql[span.start : span.end])
     except (ParseError, RecursionError) as error:
         hint = _example(call.function)
         raise call.shown.fault(call.sql, span, "this is no argument", hint=hint) from error

@@ -26,6 +26,7 @@ from tailrace.store.schema import RESERVED, Column, TableInfo
 from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
 from tailrace.store.spark_text import check_condition, check_settings
+from tailrace.store.spark_words import tree_of
 
 Stats = Mapping[int, Mapping[int, ColumnStats]]
 
@@ -86,7 +87,7 @@ def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
 def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition]:
     """Comparisons of a column with a literal that hold for every row that matches."""
     try:
-        tree = sqlglot.parse_one(predicate, dialect="spark")
+        tree = tree_of(predicate)
     except (sqlglot.errors.SqlglotError, RecursionError):
         return  # Spark will say what is wrong with it, or knows better
     for name in tree.find_all(exp.Column):

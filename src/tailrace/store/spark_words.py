@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+import sqlglot
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token
 
 from tailrace.errors import InvalidError
@@ -81,6 +84,24 @@ class Word:
 def tokens_of(text: str) -> list[Token]:
     """All tokens; sqlglot's TokenError for a string or comment that never ends."""
     return list(Tokenizer(dialect="spark").tokenize(text))
+
+
+def trees_of(text: str) -> list[exp.Expr | None]:
+    """The trees of a text; sqlglot's ParseError also for what makes it stumble, as `map(1)`."""
+    try:
+        return sqlglot.parse(text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        raise
+    except Exception as error:
+        raise ParseError("it is no SQL of Spark's") from error
+
+
+def tree_of(text: str) -> exp.Expr:
+    """The tree of a text that is one statement, or one expression."""
+    found = trees_of(text)
+    if len(found) != 1 or found[0] is None:
+        raise ParseError("it is not one statement")
+    return found[0]
 
 
 def without_comments(text: str) -> str:

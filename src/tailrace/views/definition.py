@@ -17,7 +17,7 @@ from sqlglot import exp
 from tailrace.errors import InvalidError
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
-from tailrace.store.spark_words import Word, without_comments
+from tailrace.store.spark_words import Word, trees_of, without_comments
 from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
 from tailrace.store.types import spark_type
 from tailrace.views.layout import VISIBLE, Layout, layout_of
@@ -92,7 +92,7 @@ def parse(text: object) -> tuple[exp.Query, tuple[Word, ...]]:
         raise InvalidError("a view needs a query: SELECT …")
     try:
         plain = with_readable_windows(without_comments(text))
-        parsed = sqlglot.parse(plain, dialect="spark")
+        parsed = trees_of(plain)
         trees = [tree for tree in parsed if tree is not None]
     except sqlglot.errors.SqlglotError as error:
         found = getattr(error, "errors", None) or [{"description": str(error)}]

@@ -24,6 +24,7 @@ from tailrace.store.pieces import piece_without, read
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import POS, Column, TableInfo
+from tailrace.store.spark_words import tree_of
 
 _ROWS = "rows"
 
@@ -79,7 +80,7 @@ def _said(predicate: str, table: TableInfo) -> Said:
         used[named[0].id] = named[0]
         return Typed(_name(_label(named[0])), named[0].type)
 
-    tree = sqlglot.parse_one(predicate, dialect="spark")
+    tree = tree_of(predicate)
     if tree.find(exp.Query, exp.AggFunc, exp.Window):
         raise DiffersError("a condition about more than one row")
     where = condition(typed(tree, column))
