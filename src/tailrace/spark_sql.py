@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.arguments import LONGEST_TEXT
@@ -49,6 +49,10 @@ def parse(text: str) -> list[exp.Expr]:
         trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except RecursionError:
         raise _too_deep() from None
+    except (SqlglotError, InvalidError):
+        raise
+    except Exception as error:  # it stumbles over some texts, as over map(1)
+        raise ParseError("it is no SQL of Spark's") from error
     if sum(1 for tree in trees for _ in tree.find_all(exp.Table)) > MOST_TABLES:
         raise InvalidError(f"a query names at most {MOST_TABLES:,} tables")
     return trees

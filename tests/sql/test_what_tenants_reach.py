@@ -272,3 +272,15 @@ def test_what_a_setting_gives_another_meaning_is_refused(site: Site, spark: Spar
         assert site.acme.view("acme.new_view").to_arrow().column("id").to_pylist() == [2]
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_what_makes_the_parser_stumble_is_our_error(site: Site) -> None:
+    for call in (
+        lambda: site.acme.sql("SELECT map(1) FROM acme.orders"),
+        lambda: site.acme.explain("SELECT map(1) AS x FROM acme.orders"),
+        lambda: site.acme.table("acme.orders").delete("map(1) IS NULL"),
+        lambda: _search(site.acme, "map(1) IS NULL"),
+        lambda: site.acme.jobs.register("acme.orders", "no", _replica_where("map(1) IS NULL")),
+    ):
+        with pytest.raises(tailrace.InvalidError):
+            call()
