@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import (
+    CommitUnknownError,
     ConflictError,
     CorruptError,
     InvalidError,
@@ -20,6 +21,7 @@ from tailrace.errors import (
 from tailrace.version import __version__
 
 if TYPE_CHECKING:
+    from tailrace.configuration import Configuration
     from tailrace.datasource import register
     from tailrace.indexes.index import Index, IndexStatus, as_of, is_stale
     from tailrace.lake import Lake, Snapshot, connect
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 # Where each name is. They are imported when first used: `tailrace --help` needs none of them.
 _PLACES = {
     "Changes": "propagation.changes",
+    "Configuration": "configuration",
     "Explanation": "views.explain",
     "Index": "indexes.index",
     "IndexStatus": "indexes.index",
@@ -89,6 +92,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Changes",
+    "CommitUnknownError",
+    "Configuration",
     "ConflictError",
     "CorruptError",
     "Explanation",

@@ -26,6 +26,24 @@ class UnavailableError(TailraceError):
     """A server or a lock did not answer in time: try again later."""
 
 
+class CommitUnknownError(TailraceError):
+    """The answer to a commit was lost, and the catalog cannot be asked: ask before trying again.
+
+    `lake.outcome(error.transaction_id)` says whether it happened, once the catalog is back.
+    """
+
+    def __init__(self, transaction_id: str) -> None:
+        super().__init__(transaction_id)
+        self.transaction_id = transaction_id
+
+    def __str__(self) -> str:
+        return (
+            f"the catalog went away during the commit of the transaction {self.transaction_id}, "
+            "and it is not known whether it happened: before trying again, ask "
+            f"lake.outcome({self.transaction_id!r})"
+        )
+
+
 class CorruptError(TailraceError):
     """Stored data is missing or damaged; the message names the object."""
 

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tailrace.address import is_directory
+from tailrace.arguments import Count, Name, Port, Seconds, SnapshotId, TableName, checked, show
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
+from tailrace.catalog.clock import DatabaseClock
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tailrace.clock import Clock, SystemClock
+from tailrace.configuration import Configuration
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
-from tailrace.objects.storage import Storage, normalize_data_path
+from tailrace.objects.storage import Storage, absolute, normalize_data_path
 from tailrace.propagation import purging
 from tailrace.propagation.consumer import register_module
 from tailrace.propagation.history import Usage, usage
@@ -30,12 +35,12 @@ from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
-from tailrace.store import lookup
+from tailrace.store import lookup, outcome
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.purge import Purge, purges
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import check_name, is_hidden, split_name
+from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
@@ -72,12 +77,13 @@ class Snapshot:
     changes: str  # what the commit did, in DuckLake's notation
 
 
+@checked
 def connect(
     lake: str | Path,
     *,
     data: str | Path | None = None,
     spark: SparkSession | None = None,
-    tenant: str = lookup.DEFAULT_TENANT,
+    tenant: Name = lookup.DEFAULT_TENANT,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
     clock: Clock | None = None,
@@ -91,40 +97,37 @@ def connect(
     what is not given comes from the environment. Spark starts at the first call that needs it,
     unless a session is given. A `tenant` sees and touches its own schemas and jobs only.
     """
-    check_name(tenant, "tenant")
+    if spark is not None and not hasattr(spark, "createDataFrame"):
+        raise InvalidError(f"connect(spark=…) takes a SparkSession, not {show(spark)}")
     settings = settings or Settings()
-    clock = clock or SystemClock()
     place = None if data is None else normalize_data_path(data)
     beside = None
-    if isinstance(lake, str) and "://" in lake:
-        database = Database(lake, lock_timeout=settings.lock_timeout)
+    if not is_directory(lake):
+        database = Database(str(lake), lock_timeout=settings.lock_timeout)
     else:
-        directory = Path(lake).expanduser().absolute()
-        if directory.exists() and not directory.is_dir():
-            raise InvalidError(f"{directory} is a file: a lake is a directory")
+        directory = absolute(lake)
         try:
+            if directory.exists() and not directory.is_dir():
+                raise InvalidError(f"{directory} is a file: a lake is a directory")
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidError(f"no lake can be made at {directory}: {error.strerror}") from error
         beside = normalize_data_path(directory / "data")
         database = Database(directory / CATALOG_FILE, lock_timeout=settings.lock_timeout)
     creator = f"Tailrace {__version__}"
+    clock = clock or (SystemClock() if database.is_sqlite else DatabaseClock(database))
     try:
         stored = open_catalog(
             database, data_path=place, beside=beside, now=clock.now(), creator=creator
         )
+        with database.read() as connection:
+            database.commit_timeout = configuration.read(connection).commit_timeout
+        storage = Storage(stored, storage_options)
+        if storage.local is not None:
+            _make_place(storage.local)
     except BaseException:
         database.close()
         raise
-    storage = Storage(stored, storage_options)
-    if storage.local is not None:
-        try:
-            storage.local.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            database.close()
-            raise InvalidError(
-                f"the lake's objects cannot lie in {storage.local}: {error.strerror}"
-            ) from error
     runtime = Runtime(
         database=database,
         storage=storage,
@@ -139,12 +142,22 @@ def connect(
     return Lake(runtime)
 
 
+def _make_place(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidError(
+            f"the lake's objects cannot lie in {directory}: {error.strerror}"
+        ) from error
+
+
+@checked
 class Lake:
     """An open lake; see `connect`. Safe to use from several threads."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
+        self._heartbeat = Heartbeat(runtime.database, runtime.clock)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
         self._services: list[Service | Serving] = []
 
@@ -207,7 +220,7 @@ class Lake:
             found = lookup.list_tables(connection, moment, self._runtime.tenant)
             return [f"{schema}.{name}" for schema, name in found if not is_hidden(name)]
 
-    def table(self, name: str) -> Table:
+    def table(self, name: TableName) -> Table:
         """A table: `"sales.orders"`, or `"orders"` in the schema `main`."""
         schema, plain = split_name(name)
         with self._runtime.database.read() as connection:
@@ -220,43 +233,96 @@ class Lake:
                 )
         return Table(self._runtime, schema, plain, begin=self.transaction)
 
-    def changed_tables(self, since: int) -> list[tuple[int, int]]:
+    def changed_tables(self, since: SnapshotId) -> list[tuple[int, int]]:
         """Ids of the tables whose rows changed after a snapshot, and when they did last."""
         with self._runtime.database.read() as connection:
             return lookup.changed_tables(connection, since, self._runtime.tenant)
 
-    def transaction(self) -> Transaction:
+    def transaction(self, *, idempotency_key: Name | None = None) -> Transaction:
         """Begin a transaction: `with lake.transaction() as txn: txn.table(…).append(…)`.
 
-        It commits at the end of the block, all tables as one snapshot; an error rolls back.
+        It commits at the end of the block, all tables as one snapshot; an error rolls back. Of
+        those with the same `idempotency_key`, the first is committed; the others have no effect,
+        and end with the snapshot of the first. So whoever is not sure whether something was done
+        can do it again. A key is remembered for as long as history is kept.
         """
-        return Transaction(self._runtime, self._heartbeat)
+        return Transaction(self._runtime, self._heartbeat, idempotency_key=idempotency_key)
 
-    def create_schema(self, name: str) -> int:
+    def outcome(self, transaction_id: str) -> int | None:
+        """The snapshot as which a transaction committed, or None if it has not.
+
+        For one that ended with CommitUnknownError; None is then final: nothing was done.
+        """
+        return outcome.ask(self._runtime, transaction_id)
+
+    # --- what holds for the whole lake --------------------------------------------------------
+
+    @property
+    def configuration(self) -> Configuration:
+        """How long the lake keeps things and waits for them, whoever has it open."""
+        with self._runtime.database.read() as connection:
+            return configuration.read(connection)
+
+    def configure(self, **changes: timedelta) -> Configuration:
+        """Change the lake's configuration: `lake.configure(snapshot_retention=timedelta(days=30))`.
+
+        For the lake's owner, the default tenant. Others that have the lake open learn of it
+        within minutes.
+        """
+        self._check_owner("configure")
+        with self._runtime.database.lock() as connection:
+            changed = configuration.read(connection).changed(changes)
+            configuration.write(connection, changed)
+        self._runtime.database.commit_timeout = changed.commit_timeout
+        return changed
+
+    def _check_owner(self, what: str) -> None:
+        if self._runtime.tenant != lookup.DEFAULT_TENANT:
+            raise InvalidError(
+                f"lake.{what}() concerns all tenants: it is for the lake's owner, who connects "
+                "without tenant="
+            )
+
+    def create_schema(self, name: Name) -> int:
         """Create a schema."""
         with self.transaction() as txn:
             txn.create_schema(name)
         return txn.snapshot
 
-    def drop_schema(self, name: str) -> int:
+    def drop_schema(self, name: Name) -> int:
         """Drop an empty schema."""
         with self.transaction() as txn:
             txn.drop_schema(name)
         return txn.snapshot
 
     def create_table(
-        self, name: str, columns: Any, *, primary_key: Iterable[str] | str | None = None
+        self,
+        name: TableName,
+        columns: Any,
+        *,
+        primary_key: Iterable[Name] | Name | None = None,
+        indexes: Mapping[Name, Mapping[str, Any]] | None = None,
     ) -> Table:
         """Create a table.
 
         Columns are a dict of Spark type names (`{"id": "bigint", "note": "string not null"}`), an
-        Arrow schema or a Spark schema. A schema that the name mentions must exist.
+        Arrow schema or a Spark schema. A schema that the name mentions must exist. Indexes are
+        created in the same commit: `{"note_ft": {"using": "fulltext", "columns": ["note"]}}`, with
+        the arguments of `create_index`.
         """
         with self.transaction() as txn:
             txn.create_table(name, columns, primary_key=primary_key)
+            for index, described in (indexes or {}).items():
+                try:
+                    self.add_index(txn, name, index, **described)
+                except TypeError as error:
+                    raise InvalidError(
+                        f'the index {index!r} is described as {{"using": "fulltext", "columns": '
+                        '["note"]}, and may have options, trigger and priority'
+                    ) from error
         return self.table(name)
 
-    def drop_table(self, name: str, *, cascade: bool = False) -> int:
+    def drop_table(self, name: TableName, *, cascade: bool = False) -> int:
         """Drop a table, and its indexes. Older snapshots still have it.
 
         Refused while views read it; with `cascade` they are dropped, too.
@@ -289,7 +355,7 @@ class Lake:
 
     def create_view(
         self,
-        name: str,
+        name: TableName,
         query: str,
         *,
         trigger: str | Mapping[str, Any] | None = None,
@@ -311,7 +377,7 @@ class Lake:
             name, query, trigger=trigger, policy=policy, priority=priority, replace=replace
         )
 
-    def view(self, name: str) -> View:
+    def view(self, name: TableName) -> View:
         """A view: `"sales.by_customer"`."""
         return self._views.get(name)
 
@@ -319,7 +385,7 @@ class Lake:
         """The names of all views, with their schemas."""
         return self._views.names()
 
-    def drop_view(self, name: str, *, cascade: bool = False) -> None:
+    def drop_view(self, name: TableName, *, cascade: bool = False) -> None:
         """Drop a view. Refused while other views read it, unless `cascade` drops them, too."""
         self._views.drop(name, cascade=cascade)
 
@@ -349,11 +415,11 @@ class Lake:
 
     def create_index(
         self,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         *,
         using: str,
-        columns: Sequence[str] | str,
+        columns: Sequence[Name] | Name,
         options: Mapping[str, Any] | None = None,
         trigger: str | Mapping[str, Any] | None = None,
         priority: int = 0,
@@ -372,31 +438,48 @@ class Lake:
             table, name, using, columns, options, trigger=trigger, priority=priority
         )
 
-    def index(self, table: str, name: str) -> Index:
+    def add_index(
+        self,
+        txn: Transaction,
+        table: TableName,
+        name: Name,
+        *,
+        using: str,
+        columns: Sequence[str] | str,
+        options: Mapping[str, Any] | None = None,
+        trigger: str | Mapping[str, Any] | None = None,
+        priority: int = 0,
+    ) -> None:
+        """The same as part of a transaction, which may create the table, too."""
+        self._indexes.add(
+            txn, table, name, using, columns, options, trigger=trigger, priority=priority
+        )
+
+    def index(self, table: TableName, name: Name) -> Index:
         """An index of a table."""
         return self._indexes.get(table, name)
 
-    def find_index(self, name: str) -> Index:
+    def find_index(self, name: TableName) -> Index:
         """An index by its name, with its table before it if several have that name."""
         return self._indexes.named(name)
 
-    def indexes(self, table: str | None = None) -> list[Index]:
+    def indexes(self, table: TableName | None = None) -> list[Index]:
         """All indexes, or those of a table."""
         return self._indexes.all() if table is None else self._indexes.of_table(table)
 
-    def drop_index(self, table: str, name: str) -> None:
+    def drop_index(self, table: TableName, name: Name) -> None:
         """Drop an index."""
         self._indexes.drop(table, name)
 
     def search(
         self,
-        table: str,
+        table: TableName,
         *,
         text: str | None = None,
         vector: object = None,
         limit: int = 10,
         where: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[Name] | None = None,
         freshness: str = "indexed",
         at: int | None = None,
     ) -> pa.Table:
@@ -416,19 +499,22 @@ class Lake:
         )
 
     def sweep(self) -> Sweep:
-        """Delete the objects of transactions that ended without a commit."""
+        """Delete the objects of transactions that ended without a commit. For the lake's owner."""
+        self._check_owner("sweep")
         return sweep(self._runtime)
 
     def purge(self) -> Purge:
-        """Remove snapshots that are older than `Settings.snapshot_retention` and that no job needs.
+        """Remove snapshots older than `configuration.snapshot_retention` that no job needs.
 
         Also what only they showed: rows of the catalog at once, objects after a time for readers
-        to finish. Says what it did, and what needs the oldest snapshot that is left.
+        to finish. Says what it did, and what needs the oldest snapshot that is left. For the
+        lake's owner.
         """
         check_outside("lake.purge()")
-        return self._shown(purging.purge(self._runtime))
+        self._check_owner("purge")
+        return purging.purge(self._runtime)
 
-    def purges(self, limit: int = 100) -> list[Purge]:
+    def purges(self, limit: Count = 100) -> list[Purge]:
         """The last purges that removed something, newest first."""
         with self._runtime.database.read() as connection:
             return [self._shown(done) for done in purges(connection, limit)]
@@ -441,7 +527,7 @@ class Lake:
 
     # --- keeping derived data fresh ---------------------------------------------------------
 
-    def run_until_fresh(self, timeout: float | timedelta | None = None) -> None:
+    def run_until_fresh(self, timeout: Seconds | timedelta | None = None) -> None:
         """Run jobs here and now until each reflects the newest change of its sources.
 
         Triggers and pauses between tries are ignored, paused jobs skipped. JobFailedError names
@@ -472,7 +558,7 @@ class Lake:
         with self._runtime.database.read() as connection:
             return serving_nodes(connection, self._runtime)
 
-    def serving(self, *, metrics_port: int | None = None, host: str = "127.0.0.1") -> Serving:
+    def serving(self, *, metrics_port: Port | None = None, host: str = "127.0.0.1") -> Serving:
         """Run the jobs of all tenants in the background, until closed.
 
         with lake.serving():
@@ -482,7 +568,7 @@ class Lake:
         self._services = [one for one in self._services if not one.closed] + [serving]
         return serving
 
-    def serve(self, port: int = 8707, *, host: str = "127.0.0.1") -> None:
+    def serve(self, port: Port = 8707, *, host: str = "127.0.0.1") -> None:
         """Run the jobs of all tenants until SIGINT or SIGTERM; metrics for Prometheus on a port."""
         log_to_stderr()
         with self.serving(metrics_port=port, host=host) as serving:
@@ -493,8 +579,6 @@ class Lake:
     def usage(self, since: date | None = None) -> list[Usage]:
         """Iterations, seconds, rows and bytes of this tenant's jobs, by day; of the last 30."""
         since = since or self._runtime.clock.now().date() - timedelta(days=30)
-        if not isinstance(since, date):
-            raise InvalidError(f"usage(since=…) takes a date, not {since!r}")
         with self._runtime.database.read() as connection:
             return usage(connection, self._runtime.tenant, since)
 

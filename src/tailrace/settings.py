@@ -1,12 +1,31 @@
-"""The limits and intervals of an open lake, with the reason for each default.
+"""The limits and intervals of one process, with the reason for each default.
 
-A setting changes how work is done, never what a result is.
+A setting changes how work is done here, never what a result is. What others depend on too, such as
+how long history is kept, is the lake's: see `configuration`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
+from typing import Any
+
+from tailrace.arguments import show
+from tailrace.errors import InvalidError
+
+# What is counted is at least 1, and a time at least a millisecond, but for these.
+_LEAST: dict[str, int | timedelta] = {
+    # Not even what is empty is small.
+    **dict.fromkeys(("local_rows", "local_keys", "bitmap_rows"), -1),
+    **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
+    **dict.fromkeys(("cache_bytes", "commit_rounds"), 0),
+    "merge_segments": 2,
+    **dict.fromkeys(("object_grace", "snapshot_retention"), timedelta(0)),
+    "drop_timeout": timedelta(0),
+}
+_MOST = {int: 2**63 - 1, timedelta: timedelta(days=36_500)}
+# More threads than that help nobody.
+MOST_WORKERS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +62,6 @@ class Settings:
     cache_bytes: int = 10 * 1024**3
     # How long a commit waits for the catalog's lock.
     lock_timeout: timedelta = timedelta(seconds=30)
-    # A transaction whose heartbeat is older than this is dead: it can no longer commit.
-    transaction_timeout: timedelta = timedelta(minutes=15)
-    # How long an object outlives its removal from the catalog, for readers that still run.
-    object_grace: timedelta = timedelta(hours=1)
-    # How long snapshots are kept for time travel and change feeds; those that a job or a running
-    # transaction still needs stay longer.
-    snapshot_retention: timedelta = timedelta(days=7)
     # Files that a purge takes out of the catalog, and objects that it deletes, in a second at
     # most: readers and writers want the catalog and the storage too.
     purge_rate: int = 500
@@ -73,17 +85,28 @@ class Settings:
     retry_longest: timedelta = timedelta(minutes=5)
     # Failures in a row, of a kind that is not known to pass, after which a job waits for a person.
     retry_limit: int = 20
-    # A node that has not been heard of for this long is gone: others take over what it ran.
-    node_timeout: timedelta = timedelta(seconds=20)
     # How often a node compares all it knows with the job log, whatever it has been told.
     reconcile_interval: timedelta = timedelta(seconds=30)
     # How often a node looks whether another process has written to a SQLite catalog.
     watch_interval: timedelta = timedelta(milliseconds=250)
     # How often the watermarks of jobs that had nothing to do are stored, and old rows deleted.
     upkeep_interval: timedelta = timedelta(hours=1)
-    # How long the row of a dropped job is kept.
-    drop_retention: timedelta = timedelta(days=1)
-    # How long iterations are kept one by one; then they are added up by tenant and day.
-    history_retention: timedelta = timedelta(days=7)
     # How long dropping a job waits for its running iteration. It can't commit any more anyway.
     drop_timeout: timedelta = timedelta(minutes=1)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, kind = getattr(self, field.name), type(field.default)
+            least, most = limits(field.name)
+            if type(value) is not kind or not least <= value <= most:
+                what = "a whole number" if kind is int else "a timedelta"
+                raise InvalidError(
+                    f"Settings.{field.name} is {what} from {least} to {most}, not {show(value)}"
+                )
+
+
+def limits(name: str) -> tuple[Any, Any]:
+    """The least and the most that a setting may be."""
+    kind = type(getattr(Settings, name))
+    least = _LEAST.get(name, 1 if kind is int else timedelta(milliseconds=1))
+    return least, MOST_WORKERS if name.endswith("workers") else _MOST[kind]

@@ -60,7 +60,8 @@ def take_back_states(connection: sa.Connection) -> None:
 
 # What each version has added, newest first.
 ADDED = {
-    8: take_back_states,
+    9: take_back_states,
+    8: t.outcomes.drop_all,
     7: system_views.drop_indexes,
     6: t.indexes.drop_all,
     5: system_views.drop_all,
@@ -86,15 +87,15 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_a_lake_of_an_older_version_is_brought_up_to_date(
     lake_args: LakeArgs, version: int
 ) -> None:
     with lake_args.connect() as lake:
         lake.create_table("orders", {"id": "int"}, primary_key="id").append([{"id": 1}])
         make_older(lake, version)
-    at_once = tailrace.Settings(snapshot_retention=timedelta(0))
-    with lake_args.connect(settings=at_once) as lake:
+    with lake_args.connect() as lake:
+        lake.configure(snapshot_retention=timedelta(0))
         assert lake.table("orders").to_arrow().to_pylist() == [{"id": 1}]
         consumer = {"kind": "replica", "table": "copy"}
         assert lake.jobs.register("orders", "copy", {"consumer": consumer})

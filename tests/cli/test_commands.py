@@ -294,3 +294,28 @@ def imported(*args: str) -> list[str]:
 @pytest.mark.parametrize("command", ["status", "jobs", "tables", "views", "indexes", "snapshots"])
 def test_lists_import_neither_spark_nor_pandas(place: Path, command: str) -> None:
     assert imported(command) == []
+
+
+def test_configure_shows_and_changes_what_holds_for_the_lake(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = as_json(run("configure", "--output", "json"))
+    assert shown[0] == {
+        "name": "snapshot_retention",
+        "value": "7 days, 0:00:00",
+        "default": "7 days, 0:00:00",
+        "least": "0:00:00",
+    }
+    changed = run("configure", "snapshot_retention=30d", "object_grace=2h", "--output", "json")
+    assert [row["value"] for row in as_json(changed)][:2] == ["30 days, 0:00:00", "2:00:00"]
+    run("configure", "snapshot_retention=0")
+    with tailrace.connect("lake") as lake:
+        assert lake.configuration.snapshot_retention.total_seconds() == 0
+        assert lake.configuration.object_grace.total_seconds() == 7200
+    for wrong, said in (
+        ("snapshot_retention", "is not NAME=VALUE"),
+        ("retention=1d", "there are snapshot_retention"),
+        ("object_grace=0", "others depend on it"),
+        ("object_grace=soon", "cannot read the interval"),
+    ):
+        assert said in fails(capsys, monkeypatch, "configure", wrong)

@@ -24,9 +24,6 @@ from tests.support.rows import bag, column
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SETTINGS = tailrace.Settings(
-    transaction_timeout=timedelta(minutes=15), object_grace=timedelta(hours=1)
-)
 # Every step of `victim.several_writes`, in order.
 STEPS = [
     "registered",
@@ -81,7 +78,7 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 def lake(place: LakeArgs, clock: MovableClock) -> Iterator[tailrace.Lake]:
-    with place.connect(clock=clock, settings=SETTINGS) as opened:
+    with place.connect(clock=clock) as opened:
         yield opened
 
 
@@ -173,7 +170,7 @@ def check_sweep(place: LakeArgs, lake: tailrace.Lake, clock: MovableClock) -> in
     if waiting:
         assert lake.sweep() == tailrace.Sweep(deleted=0, expired=0)
         assert objects(place) == there
-    clock.advance(SETTINGS.transaction_timeout + timedelta(seconds=1))
+    clock.advance(tailrace.Configuration().transaction_timeout + timedelta(seconds=1))
     orphans = there - needed
     assert lake.sweep() == tailrace.Sweep(deleted=len(orphans), expired=waiting)
     assert objects(place) == needed

@@ -43,6 +43,7 @@ def test_a_kill_in_a_bundle_leaves_all_of_it_or_nothing(
     sqlite_lake_args: LakeArgs, step: str, nth: int
 ) -> None:
     with sqlite_lake_args.connect(settings=servers.SETTINGS) as lake:
+        servers.take_over_soon(lake)
         make(lake)
         lake.run_until_fresh(timeout=60)
         for number in range(3):
@@ -58,11 +59,12 @@ def test_a_kill_in_a_bundle_leaves_all_of_it_or_nothing(
 
 
 def test_two_processes_never_share_a_bundle(lake_args: LakeArgs) -> None:
-    with lake_args.connect(settings=servers.PATIENT) as lake:
+    with lake_args.connect(settings=servers.SETTINGS) as lake:
+        servers.take_over_late(lake)
         make(lake)
         events = [children.context().Event() for _ in range(2)]
         running = [
-            children.start(chains.serve, lake_args, event, None, 1, servers.PATIENT)
+            children.start(chains.serve, lake_args, event, None, 1, servers.SETTINGS)
             for event in events
         ]
         for event in events:

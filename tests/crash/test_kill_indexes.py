@@ -14,6 +14,7 @@ import pytest
 import tailrace
 from tests.indexes.model import Model, having, keys
 from tests.support import children, counted, servers, victim
+from tests.support.lakes import configure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +62,7 @@ MORE_STEPS = [
 
 def kill(lake_args: LakeArgs, step: str, nth: int) -> None:
     with lake_args.connect(settings=SETTINGS) as lake:
+        servers.take_over_soon(lake)
         model = Model(lake, Random(7))
         model.make()
         for _ in range(4):
@@ -93,8 +95,9 @@ def test_the_same_at_more_steps_on_every_catalog(lake_args: LakeArgs, step: str,
 
 
 def test_what_a_killed_process_wrote_is_swept(sqlite_lake_args: LakeArgs) -> None:
-    settings = replace(SETTINGS, transaction_timeout=timedelta(0))
-    with sqlite_lake_args.connect(settings=settings) as lake:
+    with sqlite_lake_args.connect(settings=SETTINGS) as lake:
+        servers.take_over_soon(lake)
+        configure(lake, transaction_timeout=timedelta(0))
         model = Model(lake, Random(8))
         model.make()
         model.step()
@@ -161,6 +164,7 @@ def test_searches_beside_iterations_and_merges(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
     with sqlite_lake_args.connect(spark=spark, settings=SETTINGS) as lake:
+        servers.take_over_soon(lake)
         search_while_it_changes(lake, 25)
 
 
@@ -169,4 +173,5 @@ def test_many_searches_beside_iterations_and_merges(
     lake_args: LakeArgs, spark: SparkSession
 ) -> None:
     with lake_args.connect(spark=spark, settings=SETTINGS) as lake:
+        servers.take_over_soon(lake)
         search_while_it_changes(lake, 200)

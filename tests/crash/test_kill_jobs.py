@@ -53,6 +53,7 @@ def settle(lake: tailrace.Lake) -> None:
 @pytest.mark.parametrize(("catalog", "step"), PLACES)
 def test_a_kill_at_any_step_loses_and_doubles_nothing(lake_args: LakeArgs, step: str) -> None:
     with lake_args.connect(settings=servers.SETTINGS) as lake:
+        servers.take_over_soon(lake)
         servers.make(lake)
         for number in range(4):
             servers.write(lake, number)
@@ -68,6 +69,7 @@ def kill_at_random(args: LakeArgs, kills: int, seed: int) -> None:
     random = Random(seed)
     number = 0
     with args.connect(settings=servers.SETTINGS) as lake:
+        servers.take_over_soon(lake)
         servers.make(lake)
         for _ in range(kills):
             ready = children.context().Event()
@@ -95,11 +97,12 @@ def test_fifty_kills(lake_args: LakeArgs, seed: int) -> None:
 
 
 def test_two_processes_never_commit_the_same_work(lake_args: LakeArgs) -> None:
-    with lake_args.connect(settings=servers.PATIENT) as lake:
+    with lake_args.connect(settings=servers.SETTINGS) as lake:
+        servers.take_over_late(lake)
         servers.make(lake)
         events = [children.context().Event() for _ in range(2)]
         running = [
-            children.start(servers.serve, lake_args, event, None, 1, servers.PATIENT)
+            children.start(servers.serve, lake_args, event, None, 1, servers.SETTINGS)
             for event in events
         ]
         for event in events:

@@ -12,13 +12,12 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import tables as t
 from tests.support import children, duck, victim
+from tests.support.lakes import configure
 from tests.support.rows import bag, column
 
 if TYPE_CHECKING:
     from tests.support.lakes import LakeArgs
 
-# What is old is so at once.
-SETTINGS = tailrace.Settings(snapshot_retention=timedelta(0), object_grace=timedelta(0))
 STEPS = [
     ("snapshots purged", 1),
     ("horizon moved", 1),
@@ -44,10 +43,12 @@ def make(lake: tailrace.Lake) -> None:
 def test_a_purge_that_was_killed_is_finished_by_the_next(
     lake_args: LakeArgs, step: str, nth: int
 ) -> None:
-    with lake_args.connect(settings=SETTINGS) as lake:
+    with lake_args.connect() as lake:
+        # What is old is so at once.
+        configure(lake, snapshot_retention=timedelta(0), object_grace=timedelta(0))
         make(lake)
         before, newest = bag(lake.table("a").to_arrow()), lake.snapshot
-        child = children.start(victim.run, lake_args, victim.purge, (), step, nth, SETTINGS)
+        child = children.start(victim.run, lake_args, victim.purge, (), step, nth)
         assert children.join(child) == -signal.SIGKILL
         oldest = lake.snapshots()[0].id
         assert oldest == (0 if step == "snapshots purged" else newest)

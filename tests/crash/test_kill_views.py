@@ -32,6 +32,7 @@ def test_a_killed_refresh_leaves_all_of_it_or_nothing(
     sqlite_lake_args: LakeArgs, spark: SparkSession, step: str, nth: int
 ) -> None:
     with sqlite_lake_args.connect(spark=spark, settings=servers.SETTINGS) as lake:
+        servers.take_over_soon(lake)
         viewers.make(lake)
         lake.run_until_fresh(timeout=120)
         for number in range(1, 4):
@@ -47,9 +48,10 @@ def test_a_killed_refresh_leaves_all_of_it_or_nothing(
 def test_two_processes_refresh_the_same_views(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
-    with sqlite_lake_args.connect(spark=spark, settings=servers.PATIENT) as lake:
+    with sqlite_lake_args.connect(spark=spark, settings=servers.SETTINGS) as lake:
+        servers.take_over_late(lake)
         viewers.make(lake)
-        child = children.start(viewers.refresh, sqlite_lake_args, None, 0, servers.PATIENT)
+        child = children.start(viewers.refresh, sqlite_lake_args, None, 0, servers.SETTINGS)
         for number in range(1, 7):
             viewers.write(lake, number)
             lake.run_until_fresh(timeout=180)

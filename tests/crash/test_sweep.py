@@ -12,6 +12,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import tables as t
 from tests.support.clock import MovableClock
+from tests.support.lakes import configure
 from tests.support.process import wait_until
 from tests.support.rows import column
 
@@ -39,8 +40,8 @@ def clock() -> MovableClock:
 @pytest.fixture
 def lake(lake_args: LakeArgs, clock: MovableClock) -> Iterator[tailrace.Lake]:
     """A lake with a table `t` that holds 1 to 5 in one file."""
-    settings = tailrace.Settings(transaction_timeout=TIMEOUT, object_grace=GRACE)
-    with lake_args.connect(clock=clock, settings=settings) as opened:
+    with lake_args.connect(clock=clock) as opened:
+        opened.configure(transaction_timeout=TIMEOUT, object_grace=GRACE)
         opened.create_table("t", COLUMNS, primary_key="id").append(some(1, 2, 3, 4, 5))
         yield opened
 
@@ -105,15 +106,16 @@ def test_a_transaction_that_gives_a_sign_of_life_is_left_alone(
 def test_a_slow_transaction_gives_signs_of_life_by_itself(
     lake_args: LakeArgs, lake: tailrace.Lake
 ) -> None:
-    quick = tailrace.Settings(transaction_timeout=timedelta(seconds=3))
-    with lake_args.connect(settings=quick) as other, other.transaction() as txn:
+    timeout = timedelta(seconds=3)
+    configure(lake, transaction_timeout=timeout)
+    with lake_args.connect() as other, other.transaction() as txn:
         txn.table("t").append(some(6))
         (registered,) = heartbeats(lake)
         wait_until(
-            lambda: heartbeats(lake)[0] - registered > quick.transaction_timeout,
+            lambda: heartbeats(lake)[0] - registered > timeout,
             what="a heartbeat after the timeout",
         )
-        with lake_args.connect(settings=quick) as sweeper:
+        with lake_args.connect() as sweeper:
             assert sweeper.sweep() == NOTHING
     assert heartbeats(lake) == []
     assert column(lake.table("t").to_arrow(), "id") == [1, 2, 3, 4, 5, 6]

@@ -120,8 +120,8 @@ def test_what_many_purges_leave_is_as_it_was(lake_args: LakeArgs, seed: int) -> 
 def check_purges(lake_args: LakeArgs, seed: int, rounds: int) -> None:
     clock, random = MovableClock(), Random(seed)
     retention = random.randint(2, 6) * HOUR
-    settings = tailrace.Settings(snapshot_retention=retention, object_grace=HOUR)
-    with lake_args.connect(clock=clock, settings=settings) as lake:
+    with lake_args.connect(clock=clock) as lake:
+        lake.configure(snapshot_retention=retention, object_grace=HOUR)
         history = History(lake, random, spark=False)
         history.create(keyed=True)
         history.create(keyed=False)

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
+from tailrace.configuration import Configuration
 from tailrace.propagation import joblog
 from tailrace.propagation.job import Claim, State, Work
 from tailrace.propagation.joblog import FencedError, NewJob
@@ -112,13 +114,18 @@ class World:
         self.database, self.clock = database, SimClock()
         self.log: list[str] = []
         self.settings = Settings(
-            node_timeout=timedelta(seconds=20),
             reconcile_interval=timedelta(seconds=self.random.choice([5, 30])),
             upkeep_interval=timedelta(minutes=self.random.choice([2, 60])),
-            drop_retention=timedelta(minutes=5),
             iteration_snapshots=self.random.choice([2, 1000]),
-            snapshot_retention=timedelta(seconds=self.random.choice([0, 10, 20])),
         )
+        retention = timedelta(seconds=self.random.choice([0, 10, 20]))
+        with database.lock() as connection:
+            self.configuration = Configuration(
+                snapshot_retention=retention,
+                node_timeout=timedelta(seconds=20),
+                drop_retention=timedelta(minutes=5),
+            )
+            configuration.write(connection, self.configuration)
         self.purges = seed % 5 == 0  # not in all of them: it takes its time
         self.runtime = Runtime(
             database=database,
@@ -335,7 +342,7 @@ class World:
         self.note(f"start {node_id}")
 
     def live(self) -> set[str]:
-        oldest = self.clock.now() - self.settings.node_timeout
+        oldest = self.clock.now() - self.configuration.node_timeout
         return {node.id for node in self.nodes if node.heartbeat >= oldest}
 
     def awake(self) -> list[SimNode]:

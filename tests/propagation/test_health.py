@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from tests.support.lakes import LakeArgs
 
-SETTINGS = tailrace.Settings(
-    watch_interval=timedelta(milliseconds=20), node_timeout=timedelta(hours=1)
-)
+NEVER = timedelta(hours=1)
+SETTINGS = tailrace.Settings(watch_interval=timedelta(milliseconds=20))
 
 
 class Ill:
@@ -52,6 +51,7 @@ def two(lake_args: LakeArgs) -> Iterator[tuple[tailrace.Lake, tailrace.Lake]]:
         lake_args.connect(settings=SETTINGS) as one,
         lake_args.connect(settings=SETTINGS) as other,
     ):
+        one.configure(node_timeout=NEVER)
         yield one, other
 
 
@@ -98,6 +98,7 @@ def test_one_that_is_alone_goes_on_with_what_it_can_do(
     sqlite_lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sqlite_lake_args.connect(settings=SETTINGS) as lake:
+        lake.configure(node_timeout=NEVER)
         table, bad, good = orders(lake), Recorder(lake), Recorder(lake)
         lake.jobs.register("orders", "bad", spec(bad.kind, "greedy"))
         lake.jobs.register("orders", "good", spec(good.kind, "greedy"))
@@ -137,6 +138,7 @@ def test_a_full_disk_is_the_nodes_own(
         raise OSError(28, "No space left on device")
 
     with sqlite_lake_args.connect(settings=SETTINGS) as lake:
+        lake.configure(node_timeout=NEVER)
         table, log = orders(lake), Recorder(lake)
         lake.jobs.register("orders", "log", spec(log.kind))
         with lake.serving() as serving:
@@ -160,6 +162,7 @@ def test_a_consumer_that_lacks_a_module_here_is_left_to_others(
         sqlite_lake_args.connect(settings=SETTINGS) as one,
         sqlite_lake_args.connect(settings=SETTINGS) as other,
     ):
+        one.configure(node_timeout=NEVER)
         orders(one)
         ran: list[str] = []
 
@@ -182,6 +185,7 @@ def test_who_waits_is_told_what_is_wrong_here(
     sqlite_lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sqlite_lake_args.connect(settings=SETTINGS) as lake:
+        lake.configure(node_timeout=NEVER)
         orders(lake)
         log = Recorder(lake)
         log.error = RuntimeError("a broken pipe")
@@ -282,6 +286,7 @@ def test_spark_that_does_not_start_is_tried_again_by_the_node(
     monkeypatch.setattr(spark_session, "_is_there", lambda: False)
     monkeypatch.setattr("tailrace.propagation.health._LOOK", 0.01)
     with sqlite_lake_args.connect(settings=SETTINGS) as lake:
+        lake.configure(node_timeout=NEVER)
         orders(lake)
 
         @tailrace.consumer("needs_spark")

@@ -177,8 +177,8 @@ def test_a_job_is_rebuilt_when_its_history_is_gone(sqlite_lake: tailrace.Lake) -
 def test_an_iteration_that_takes_too_long_is_given_up(
     lake_args: LakeArgs, spark: SparkSession
 ) -> None:
-    settings = {"retry_first": timedelta(milliseconds=10), "node_timeout": timedelta(seconds=5)}
-    with opened(lake_args, spark, **settings) as lake:
+    with opened(lake_args, spark, retry_first=timedelta(milliseconds=10)) as lake:
+        lake.configure(node_timeout=timedelta(seconds=5))
         table, slow = orders(lake), Recorder(lake)
         other = orders(lake, "other")
         lake.jobs.register("orders", "slow", spec(slow.kind, timeout="2s"))
@@ -577,3 +577,35 @@ def test_a_consumer_may_not_drop_its_own_source(sqlite_lake: tailrace.Lake) -> N
     with pytest.raises(tailrace.JobFailedError, match="may not drop a source"):
         sqlite_lake.run_until_fresh()
     assert "main.orders" in sqlite_lake.tables()
+
+
+@pytest.mark.parametrize("local_rows", [500_000, 0], ids=["in memory", "on Spark"])
+def test_changes_carry_the_snapshot_of_each_row_where_asked_for(
+    sqlite_lake_args: LakeArgs, spark: SparkSession, local_rows: int
+) -> None:
+    got: list[set[tuple[Any, ...]]] = []
+
+    @tailrace.consumer("with_snapshots", columns=["id"], snapshots=True)
+    def with_snapshots(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> None:
+        rows = [row for batch in changes.batches() for row in batch.to_pylist()]
+        got.append({(row["_change"], row["_snapshot"], row["id"]) for row in rows})
+        for change, frame in (("insert", changes.inserts), ("delete", changes.deletes)):
+            assert frame.columns == ["_snapshot", "id"]
+            of_frame = {(change, *row) for row in frame.collect()}
+            assert of_frame == {row for row in got[-1] if row[0] == change}
+
+    settings = tailrace.Settings(local_rows=local_rows)
+    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+        table = orders(lake, rows=2)
+        first = lake.snapshot
+        lake.jobs.register("orders", "rows", spec("with_snapshots"))
+        lake.run_until_fresh()
+        second = table.append([{"id": 7, "v": "x"}])
+        third = table.delete([{"id": 0}])
+        lake.run_until_fresh()
+    whole, tail = got
+    assert {(change, at >= first, number) for change, at, number in whole} == {
+        ("insert", True, 0),
+        ("insert", True, 1),
+    }
+    assert tail == {("insert", second, 7), ("delete", third, 0)}

@@ -14,6 +14,7 @@ from tailrace.propagation import consumer
 from tailrace.propagation.node import Node
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec
+from tests.support.lakes import configure
 from tests.support.process import wait_until
 from tests.support.rows import bag
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("replica", "a job's spec is a dict"),
+        ("replica", "takes a dict"),
         ({}, "needs a consumer"),
         ({"consumer": {}}, "needs a consumer"),
         ({"consumer": {"kind": 3}}, "needs a consumer"),
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
         ({"consumer": {"kind": "x"}, "priority": True}, "a whole number"),
         ({"consumer": {"kind": "x"}, "timeout": "soon"}, "cannot read the interval"),
         ({"consumer": {"kind": "x"}, "timeout": -1}, "cannot read the interval"),
-        ({"consumer": {"kind": "x"}, "timeout": float("nan")}, "cannot read the interval"),
+        ({"consumer": {"kind": "x"}, "timeout": float("nan")}, "has to be JSON"),
         ({"consumer": {"kind": "x"}, "trigger": "greedy"}, "a trigger is"),
         ({"consumer": {"kind": "x"}, "trigger": {"job_type": "often"}}, "no trigger 'often'"),
         ({"consumer": {"kind": "x"}, "trigger": {"job_type": "periodic"}}, "needs an interval"),
@@ -88,7 +89,7 @@ def test_what_does_not_exist_is_named(sqlite_lake: tailrace.Lake) -> None:
     with pytest.raises(tailrace.NotFoundError, match=r"no table main\.nothing"):
         jobs.register("nothing", "job", spec("x"))
     orders(sqlite_lake)
-    with pytest.raises(tailrace.InvalidError, match="a job needs a name"):
+    with pytest.raises(tailrace.InvalidError, match="a name of 1 to 255 characters"):
         jobs.register("orders", "", spec("x"))
     for call in (
         lambda: jobs.status("orders", "job"),
@@ -197,7 +198,7 @@ def test_small_surprises(sqlite_lake: tailrace.Lake) -> None:
     for timeout in ("10s", -1, True):
         with pytest.raises(tailrace.InvalidError, match="a number of seconds"):
             lake.run_until_fresh(timeout)  # type: ignore[arg-type]
-    with pytest.raises(tailrace.InvalidError, match="a snapshot is a number"):
+    with pytest.raises(tailrace.InvalidError, match="takes a whole number"):
         lake.jobs.wait("orders", "log", "5")  # type: ignore[arg-type]
     with pytest.raises(tailrace.InvalidError, match="takes a date"):
         lake.usage("2026-01-01")  # type: ignore[arg-type]
@@ -219,8 +220,8 @@ def test_small_surprises(sqlite_lake: tailrace.Lake) -> None:
 def test_wait_goes_on_when_the_node_that_served_has_left(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
-    settings = tailrace.Settings(node_timeout=timedelta(seconds=1))
-    with sqlite_lake_args.connect(spark=spark, settings=settings) as lake:
+    with sqlite_lake_args.connect(spark=spark) as lake:
+        configure(lake, node_timeout=timedelta(seconds=1))
         orders(lake)
         lake.jobs.register("orders", "copy", replica("orders_copy"))
         Node(lake._runtime, beating=False)  # entered, and never heard of again

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tests.support.lakes import LakeArgs
 
 RETENTION, GRACE = timedelta(days=7), timedelta(hours=1)
-SETTINGS = tailrace.Settings(snapshot_retention=RETENTION, object_grace=GRACE)
 LONG = RETENTION + timedelta(minutes=1)
 
 
@@ -35,7 +33,7 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 def lake(lake_args: LakeArgs, clock: MovableClock, spark: SparkSession) -> Iterator[tailrace.Lake]:
-    with lake_args.connect(clock=clock, settings=SETTINGS, spark=spark) as opened:
+    with lake_args.connect(clock=clock, spark=spark) as opened:
         yield opened
 
 
@@ -214,7 +212,7 @@ def test_a_rebuild_is_not_cut(
     lake_args: LakeArgs, clock: MovableClock, spark: SparkSession
 ) -> None:
     """Where a backlog would be cut, there may be no snapshot any more."""
-    settings = replace(SETTINGS, iteration_snapshots=1)
+    settings = tailrace.Settings(iteration_snapshots=1)
     with lake_args.connect(clock=clock, settings=settings, spark=spark) as lake:
         table = followed(lake)
         lake.jobs.pause("orders", "copy")
@@ -278,14 +276,14 @@ def test_a_tenant_is_not_told_of_the_jobs_of_others(
     table = followed(lake)
     change(table)
     clock.advance(LONG)
-    with lake_args.connect(clock=clock, settings=SETTINGS, tenant="acme") as other:
-        assert other.purge().held_by == "a job or a transaction"
+    lake.purge()
+    with lake_args.connect(clock=clock, tenant="acme") as other:
         assert [done.held_by for done in other.purges()] == ["a job or a transaction"]
     assert [done.held_by for done in lake.purges()] == ["the job main.orders/copy"]
 
 
 def test_serving_purges_in_the_background(lake_args: LakeArgs, clock: MovableClock) -> None:
-    with lake_args.connect(clock=clock, settings=SETTINGS) as lake:
+    with lake_args.connect(clock=clock) as lake:
         change(orders(lake))
         clock.advance(LONG)
         newest = lake.snapshot
@@ -296,3 +294,40 @@ def test_serving_purges_in_the_background(lake_args: LakeArgs, clock: MovableClo
         clock.advance(LONG)
         lake.run_until_fresh()  # who waits for fresh data does not purge
         assert lake.snapshots()[0].id == newest
+
+
+def test_a_job_can_ask_for_history_to_be_kept_longer(
+    lake: tailrace.Lake, clock: MovableClock
+) -> None:
+    lake.configure(snapshot_retention=timedelta(0))
+    table = orders(lake)
+    first = lake.snapshot
+    lake.jobs.register("orders", "copy", {**replica("copy"), "retention": "3d"})
+    lake.run_until_fresh()
+    change(table)
+    assert lake.purge().held_by == "the job main.orders/copy, which keeps 3d of history"
+    assert lake.snapshots()[0].id <= first
+    clock.advance(timedelta(days=2))
+    change(table)
+    lake.run_until_fresh()
+    second = lake.snapshot
+    clock.advance(timedelta(days=2))
+    change(table, 1)
+    lake.run_until_fresh()
+    done = lake.purge()
+    # Of the last three days: what was the newest when they began, and all since.
+    assert first < done.horizon <= second
+    lake.jobs.update("orders", "copy", {"retention": "1s"})
+    clock.advance(timedelta(minutes=1))
+    assert lake.purge().horizon == lake.snapshot
+
+
+def test_how_much_history_jobs_can_ask_for_is_the_owners_word(lake: tailrace.Lake) -> None:
+    orders(lake)
+    asking = {**replica("copy"), "retention": "31d"}
+    with pytest.raises(tailrace.InvalidError, match="at most 30 days"):
+        lake.jobs.register("orders", "copy", asking)
+    lake.configure(longest_retention=timedelta(days=40))
+    assert lake.jobs.register("orders", "copy", asking)
+    with pytest.raises(tailrace.InvalidError, match="at most 40 days"):
+        lake.jobs.update("orders", "copy", {"retention": "41d"})

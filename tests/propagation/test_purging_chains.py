@@ -42,8 +42,8 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 def lake(sqlite_lake_args: LakeArgs, clock: MovableClock) -> Iterator[tailrace.Lake]:
-    settings = tailrace.Settings(snapshot_retention=RETENTION)
-    with sqlite_lake_args.connect(clock=clock, settings=settings) as opened:
+    with sqlite_lake_args.connect(clock=clock) as opened:
+        opened.configure(snapshot_retention=RETENTION)
         yield opened
 
 

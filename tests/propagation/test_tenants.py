@@ -112,5 +112,5 @@ def test_a_server_works_for_all_and_everyone_is_charged_for_its_own(
 
 
 def test_a_tenant_needs_a_name(lake_args: LakeArgs) -> None:
-    with pytest.raises(tailrace.InvalidError, match="a tenant needs a name"):
+    with pytest.raises(tailrace.InvalidError, match="a name of 1 to 255 characters"):
         lake_args.connect(tenant="")

@@ -40,6 +40,41 @@ def rows(lake: tailrace.Lake, query: str, **args: Any) -> list[tuple[Any, ...]]:
 # --- without Spark -------------------------------------------------------------------------------
 
 
+def test_indexes_are_created_with_their_table_in_one_commit(lake: tailrace.Lake) -> None:
+    before = lake.snapshot
+    made = lake.sql(
+        "CREATE TABLE notes (id BIGINT PRIMARY KEY, index INT, note STRING, v ARRAY<FLOAT>, "
+        "INDEX note_ft USING FULLTEXT (note) WITH (language = 'english'), "
+        "INDEX `near by` USING VECTOR (v) WITH (dimension = 2, priority = 3))"
+    )
+    assert made.snapshot == before + 1 == lake.snapshot
+    assert [index.name for index in lake.indexes("notes")] == ["near by", "note_ft"]
+    lake.sql("INSERT INTO notes VALUES (1, 2, 'late gifts', array(0.5, 1))")
+    lake.run_until_fresh()
+    assert rows(lake, "SELECT id, index FROM fulltext_search('notes.note_ft', 'gift')") == [(1, 2)]
+
+
+def test_a_table_whose_index_is_wrong_is_not_created(lake: tailrace.Lake) -> None:
+    before = lake.snapshot
+    for wrong, said in (
+        ("INDEX a USING FULLTEXT (nope)", "has no column nope"),
+        ("INDEX a USING FULLTEXT (id)", "text"),
+        ("INDEX a USING BTREE (id)", "valid here: FULLTEXT, VECTOR"),
+        ("INDEX a USING FULLTEXT (note), INDEX a USING FULLTEXT (note)", "already"),
+        ("INDEX a USING VECTOR (v)", "dimension"),
+    ):
+        with pytest.raises(tailrace.InvalidError, match=said):
+            lake.sql(f"CREATE TABLE w (id BIGINT, note STRING, v ARRAY<FLOAT>, {wrong})")
+    with pytest.raises(tailrace.InvalidError, match="is described as"):
+        lake.create_table("w", {"note": "string"}, indexes={"a": {"kind": "fulltext"}})
+    assert lake.snapshot == before
+    table = lake.create_table(
+        "w", {"note": "string"}, indexes={"a": {"using": "fulltext", "columns": ["note"]}}
+    )
+    assert lake.snapshot == before + 1
+    assert [index.name for index in lake.indexes(table.name)] == ["a"]
+
+
 def test_indexes_need_no_spark_to_be_managed(lake: tailrace.Lake) -> None:
     made = lake.sql(
         "CREATE INDEX IF NOT EXISTS both ON sales.orders USING FULLTEXT (region, note) WITH ("

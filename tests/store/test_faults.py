@@ -10,10 +10,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import obstore
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 
 import tailrace
+from tailrace.objects import Storage
 from tests.support import objects, process
 from tests.support.lakes import LakeArgs
 from tests.support.rows import column
@@ -265,3 +270,26 @@ def test_wrong_storage_options_are_told_without_their_values(tmp_path: Path) -> 
         with pytest.raises(tailrace.InvalidError, match="no_such_option") as caught:
             table.append(some(1))
         assert "hunter2" not in text_of(caught.value)
+
+
+def test_an_answer_of_the_wrong_length_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a server that cuts, or pads: the object itself is well."""
+    storage = Storage("s3://bucket/lake/")
+    storage._store = MemoryStore()
+    with storage.open_write("a.parquet") as sink:
+        pq.write_table(pa.table({"id": list(range(1000))}), sink.native)
+    whole = obstore.get_range
+
+    def read() -> pa.Table:
+        with storage.open_read("a.parquet") as source:
+            return pq.read_table(source)
+
+    assert read().num_rows == 1000
+    for answer in (lambda data: data[:-1], lambda data: data + b"x", lambda _: b""):
+
+        def ranged(*args: Any, answer: Any = answer, **options: Any) -> bytes:
+            return bytes(answer(bytes(whole(*args, **options))))
+
+        monkeypatch.setattr(obstore, "get_range", ranged)
+        with pytest.raises(tailrace.UnavailableError, match=r"a\.parquet"):
+            read()

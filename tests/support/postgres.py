@@ -34,6 +34,7 @@ class PostgresServer:
     # For tests of what happens while it is away; on the same port, with the same data.
     start: Callable[[], None] = lambda: None
     stop: Callable[[], None] = lambda: None
+    kill: Callable[[], None] = lambda: None  # at once, with all sessions: the next start recovers
 
     def url(self, database: str = "postgres") -> str:
         """The address of one of its databases."""
@@ -87,12 +88,15 @@ def run_postgres() -> Iterator[PostgresServer]:
             nonlocal server
             server = start_on(port)
 
+        # To PostgreSQL, interrupt is a fast and quit an immediate end; its children go with it.
         def stop() -> None:
-            # To PostgreSQL, interrupt is a fast and quit an immediate end; its children go with it.
             process.stop(server, (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
 
+        def kill() -> None:
+            process.stop(server, (signal.SIGQUIT, signal.SIGKILL))
+
         try:
-            yield PostgresServer(port=port, start=start, stop=stop)
+            yield PostgresServer(port=port, start=start, stop=stop, kill=kill)
         finally:
             stop()
     finally:

@@ -7,25 +7,21 @@ import os
 import signal
 import threading
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import tailrace
+from tests.support.lakes import configure
 from tests.support.rows import bag
 
 if TYPE_CHECKING:
     from tests.support.lakes import LakeArgs
 
-# A node that was killed is taken over from soon.
 SETTINGS = tailrace.Settings(
-    node_timeout=timedelta(seconds=1),
     retry_first=timedelta(milliseconds=50),
     watch_interval=timedelta(milliseconds=50),
     reconcile_interval=timedelta(seconds=1),
 )
-# A node that lives is never taken for dead, however slow the machine is.
-PATIENT = replace(SETTINGS, node_timeout=timedelta(minutes=1))
 TABLES = ("one", "two")
 
 
@@ -40,6 +36,16 @@ def ledger(changes: tailrace.Changes, txn: tailrace.Transaction, job: Any) -> No
     ]
     if rows:
         txn.table(f"ledger_{job.options['of']}").append(rows)
+
+
+def take_over_soon(lake: tailrace.Lake) -> None:
+    """Let a node that was killed be taken over from soon."""
+    configure(lake, node_timeout=timedelta(seconds=1))
+
+
+def take_over_late(lake: tailrace.Lake) -> None:
+    """Never take a node that lives for dead, however slow the machine is."""
+    configure(lake, node_timeout=timedelta(minutes=1))
 
 
 def make(lake: tailrace.Lake) -> None:

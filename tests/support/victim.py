@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from tailrace import errors
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,13 +28,17 @@ def run(
     step: str,
     nth: int,
     settings: tailrace.Settings | None = None,
+    how: signal.Signals = signal.SIGKILL,
 ) -> None:
-    """Do `work(lake, *arguments)`, and die when a step is reached for the nth time."""
+    """Do `work(lake, *arguments)`, and die when a step is reached for the nth time.
+
+    Or get another signal: SIGSTOP freezes the process there.
+    """
     reached = itertools.count(1)
 
     def on_step(name: str) -> None:
         if name == step and next(reached) == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), how)
 
     if step == HALF_WRITTEN:
         _announce_half_written(on_step)
@@ -61,6 +67,14 @@ def several_writes(lake: tailrace.Lake, number: int) -> None:
         txn.create_table(f"extra_{number}", {"n": "bigint"}).append([{"n": number}])
         # Changed once more: this file of the transaction itself gets a delete file.
         account.upsert([{"id": first + 9, "v": "newer"}])
+
+
+def told_writes(lake: tailrace.Lake, number: int) -> None:
+    """The same; the process ends with 7 if it was told that nothing was done."""
+    try:
+        several_writes(lake, number)
+    except (errors.UnavailableError, errors.ConflictError):
+        os._exit(7)
 
 
 def give_up(lake: tailrace.Lake, number: int) -> None:

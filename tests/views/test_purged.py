@@ -23,8 +23,8 @@ def test_a_view_over_a_view_that_lost_its_history_is_right(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
     clock = MovableClock()
-    settings = tailrace.Settings(snapshot_retention=RETENTION)
-    with sqlite_lake_args.connect(clock=clock, settings=settings, spark=spark) as lake:
+    with sqlite_lake_args.connect(clock=clock, spark=spark) as lake:
+        lake.configure(snapshot_retention=RETENTION)
         sold = lake.create_table(
             "sold", {"id": "bigint", "of": "string", "n": "bigint"}, primary_key="id"
         )

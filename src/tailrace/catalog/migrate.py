@@ -48,6 +48,10 @@ def _create_indexes(connection: sa.Connection) -> None:
     connection.execute(sa.insert(t.counter).values(name="segment", value=0))
 
 
+def _create_outcomes(connection: sa.Connection) -> None:
+    t.outcomes.create_all(connection)
+
+
 def _say_what_is(connection: sa.Connection) -> None:
     """Why a node stands back, and the states of jobs at rest."""
     # A new lake has the column already: its tables are made as they are today.
@@ -67,6 +71,7 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     system_views.create_all,
     _create_indexes,
     system_views.create_indexes,
+    _create_outcomes,
     _say_what_is,
 )
 

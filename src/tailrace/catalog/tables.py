@@ -585,3 +585,29 @@ vector_column = sa.Table(
     sa.Column("column_id", Int, primary_key=True, autoincrement=False),
     sa.Column("dimension", Int, nullable=False),
 )
+
+# --- Outcomes of commits: the tables of version 8 -----------------------------------------------
+
+outcomes = sa.MetaData()
+
+commit = sa.Table(
+    "tailrace_commit",
+    outcomes,
+    sa.Column("txn_id", Text, primary_key=True),
+    sa.Column("tenant", Text, nullable=False),
+    # The snapshot that it made; the newest of then, if it made none.
+    sa.Column("snapshot", Int, nullable=False),
+    # What the caller named it, so as not to do it twice.
+    sa.Column("idempotency_key", Text),
+    sa.Column("committed_at", Time, nullable=False),
+    sa.Index("tailrace_ix_commit_snapshot", "snapshot"),
+)
+_is_keyed = commit.c.idempotency_key.is_not(None)
+sa.Index(
+    "tailrace_ix_commit_key",
+    commit.c.tenant,
+    commit.c.idempotency_key,
+    unique=True,
+    sqlite_where=_is_keyed,
+    postgresql_where=_is_keyed,
+)

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.address import is_directory
 from tailrace.cli.options import check_there, place_of
 from tailrace.cli.printing import console, document, say
 from tailrace.errors import TailraceError
@@ -136,7 +137,7 @@ def _lake(place: str | None) -> Iterator[tuple[Lake | None, Finding]]:
 
     name = place_of(place)
     try:
-        if "://" not in name:
+        if is_directory(name):
             check_there(name, by_default=place is None)
     except TailraceError as error:
         if place is not None:

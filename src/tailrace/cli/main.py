@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from tailrace.cli import listing, loading, looking, querying, refreshing, running, searching
+from tailrace.cli import (
+    configuring,
+    listing,
+    loading,
+    looking,
+    querying,
+    refreshing,
+    running,
+    searching,
+)
 from tailrace.errors import TailraceError
 from tailrace.version import __version__
 
@@ -45,7 +54,7 @@ def _every_call(
     """What holds for every command."""
 
 
-for module in (running, querying, loading, refreshing, searching, listing, looking):
+for module in (running, querying, loading, refreshing, searching, listing, looking, configuring):
     module.add_to(app)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tailrace.address import is_directory
 from tailrace.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def opened(
 ) -> Iterator[Lake]:
     """The lake, open. One that is not there is created only if a command may do that."""
     place = place_of(lake)
-    if not create and "://" not in place:
+    if is_directory(place) and not create:
         check_there(place, by_default=lake is None)
     from tailrace.lake import connect
 
@@ -77,19 +77,12 @@ def opened(
         yield found
 
 
-def without_password(place: str) -> str:
-    """A lake's address, as it may be shown."""
-    return re.sub(r":[^:@/]*@", "@", place)
-
-
 def check_there(place: str, *, by_default: bool) -> None:
     """A misspelled name must not become a new lake."""
     directory = Path(place).expanduser()
     if (directory / "catalog.sqlite").is_file():
         return
     if directory.exists() and not directory.is_dir():
-        raise InvalidError(f"{without_password(place)} is a file: a lake is a directory")
+        raise InvalidError(f"{place} is a file: a lake is a directory")
     advice = f"name it with --lake, or set ${VARIABLE}" if by_default else "check the name"
-    raise NotFoundError(
-        f"there is no lake at {without_password(place)}: {advice}; tailrace sql creates one"
-    )
+    raise NotFoundError(f"there is no lake at {place}: {advice}; tailrace sql creates one")

@@ -16,7 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from tailrace.cli.options import without_password
+from tailrace import address
 from tailrace.cli.printing import say
 from tailrace.cli.querying import show
 from tailrace.cli.spark import CancelledError
@@ -113,7 +113,7 @@ def shell(lake: Lake, place: str, *, limit: int) -> None:
         complete_while_typing=False,
         prompt_continuation="     ... ",
     )
-    shown = f"{without_password(place)}: snapshot {lake.snapshot}, {len(lake.tables())} tables"
+    shown = f"{address.shown(place)}: snapshot {lake.snapshot}, {len(lake.tables())} tables"
     say(f"{shown}. help; exit; Ctrl-D leaves")
     while True:
         try:

@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tailrace.arguments import checked, show
+from tailrace.errors import InvalidError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
+@checked
 def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None = None) -> None:
     """Let a session read and write lakes by `format("tailrace")`.
 
@@ -25,6 +29,8 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
     reader, they are not in Spark's plans. Files are skipped by a query's conditions if Spark's
     setting `spark.sql.python.filterPushdown.enabled` is true by now.
     """
+    if not hasattr(spark, "dataSource"):
+        raise InvalidError(f"register(spark) takes a SparkSession, not {show(spark)}")
     from tailrace.datasource.source import LakeSource
 
     given = dict(storage_options or {})

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from tailrace.address import is_directory
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import CATALOG_FILE, Lake, connect
+from tailrace.objects.storage import absolute
 from tailrace.settings import Settings
 from tailrace.store.files import Op
 from tailrace.store.lookup import DEFAULT_TENANT
@@ -35,8 +36,8 @@ class Place:
 
     def open(self, settings: Settings | None = None) -> Lake:
         """Open the lake, if it is there."""
-        if "://" not in self.lake:
-            directory = Path(self.lake).expanduser().absolute()
+        if is_directory(self.lake):
+            directory = absolute(self.lake)
             if not (directory / CATALOG_FILE).is_file():
                 raise NotFoundError(
                     f"there is no lake in {directory}, as Spark's Python processes see it: give "
@@ -78,7 +79,7 @@ def place_of(options: Mapping[str, str], defaults: Mapping[str, Any]) -> Place:
 def _version(given: str | None) -> int | None:
     if given is None:
         return None
-    if not given.isdecimal():
+    if not given.isdecimal() or len(given) > 19:
         raise InvalidError(f"the option version is a snapshot's number, not {given!r}")
     return int(given)
 

@@ -87,7 +87,7 @@ def begin(lake: Lake, place: Place, schema: StructType) -> Begin:
 
 @contextmanager
 def _transaction(runtime: Runtime, begun: Begun | None = None) -> Iterator[Transaction]:
-    heartbeat = Heartbeat(runtime.database, runtime.clock, runtime.settings)
+    heartbeat = Heartbeat(runtime.database, runtime.clock)
     with closing(heartbeat), Transaction(runtime, heartbeat, begun=begun) as txn:
         yield txn
 
@@ -149,7 +149,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         with self._place.open() as lake:
-            heartbeat = Heartbeat(lake.runtime.database, lake.runtime.clock, lake.runtime.settings)
+            heartbeat = Heartbeat(lake.runtime.database, lake.runtime.clock)
             with closing(heartbeat):
                 txn = Transaction(lake.runtime, heartbeat, begun=self._begun.txn)
                 reports = [message for message in messages if isinstance(message, Report)]

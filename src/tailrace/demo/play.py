@@ -43,12 +43,10 @@ _COMMITS_PER_SECOND = 4.0
 _LOOK = 0.3  # seconds between two looks at the lake
 _PATIENCE = 300.0  # seconds for the builds, and for the last refreshes
 _SUBMIT = "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"
-_SETTINGS = Settings(
-    # What a killed demo was doing is taken over sooner than a busy cluster should.
-    node_timeout=timedelta(seconds=6),
-    # Small refreshes are Python's work: many at once would only make each take longer.
-    workers=2,
-)
+# Small refreshes are Python's work: many at once would only make each take longer.
+_SETTINGS = Settings(workers=2)
+# What a killed demo was doing is taken over sooner than a busy cluster should.
+_NODE_TIMEOUT = timedelta(seconds=6)
 
 
 def play(*, seconds: float, scale: float, keep: str | Path | None, output: str) -> int:
@@ -63,6 +61,7 @@ def play(*, seconds: float, scale: float, keep: str | Path | None, output: str) 
             screen = Screen(stderr if output == "json" else sys.stdout)
             try:
                 with closing(connect(place, settings=_SETTINGS)) as lake:
+                    lake.configure(node_timeout=_NODE_TIMEOUT)
                     made = _Play(screen, lake, place, is_kept=keep is not None)
                     found = made.run(sizes, seconds)
             except KeyboardInterrupt:

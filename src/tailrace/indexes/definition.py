@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.types import spark_type
@@ -81,7 +82,7 @@ def define(
     """A new index out of what a user says; `dimension` 0 has to be found out."""
     kind = using.casefold() if isinstance(using, str) else using
     if kind not in KINDS:
-        raise InvalidError(f"an index is using={FULLTEXT!r} or {VECTOR!r}, not {using!r}")
+        raise InvalidError(f"an index is using={FULLTEXT!r} or {VECTOR!r}, not {show(using)}")
     names = [columns] if isinstance(columns, str) else columns
     if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) for n in names):
         raise InvalidError('an index needs columns: columns=["note"]')
@@ -106,7 +107,7 @@ def _fulltext(table: TableInfo, columns: list[Column], given: dict[str, Any]) ->
     has_language = "language" in given
     language = _one_of("language", given.pop("language", "english"), LANGUAGES)
     if has_language and tokenizer != "default":
-        raise InvalidError(f"the tokenizer {tokenizer!r} has no language: leave it out")
+        raise InvalidError(f"the tokenizer {show(tokenizer)} has no language: leave it out")
     return Definition(
         kind=FULLTEXT,
         columns=tuple(column.id for column in columns),
@@ -150,9 +151,9 @@ def _vector(table: TableInfo, columns: list[Column], given: dict[str, Any]) -> D
 
 
 def _one_of(name: str, value: object, known: Sequence[str]) -> str:
-    found = value.casefold() if isinstance(value, str) else value
+    found = value.casefold() if isinstance(value, str) else None
     if found not in known:
-        raise InvalidError(f"{name} is one of {', '.join(known)}, not {value!r}")
+        raise InvalidError(f"{name} is one of {', '.join(known)}, not {show(value)}")
     return str(found)
 
 
@@ -160,7 +161,7 @@ def _flag(name: str, value: object) -> bool:
     if isinstance(value, str) and value.casefold() in ("true", "false"):
         return value.casefold() == "true"
     if not isinstance(value, bool):
-        raise InvalidError(f"{name} is true or false, not {value!r}")
+        raise InvalidError(f"{name} is true or false, not {show(value)}")
     return value
 
 
@@ -169,8 +170,8 @@ def _number(name: str, value: object) -> float:
         if isinstance(value, bool):
             raise TypeError  # noqa: TRY301  (as of anything else that is no number)
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidError(f"{name} is a number, not {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidError(f"{name} is a number, not {show(value)}") from None
 
 
 def _weights(columns: list[Column], given: object) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tailrace.arguments import Name, Seconds, checked, show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.reader import Hits, Opener, Reader
@@ -20,6 +21,7 @@ from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
 from tailrace.store import lookup
+from tailrace.store.rows import is_spark
 from tailrace.store.runtime import Runtime
 from tailrace.store.transaction import Transaction
 
@@ -81,6 +83,7 @@ class Found:
     is_stale: bool
 
 
+@checked
 class Index:
     """Got from `lake.index(table, name)`."""
 
@@ -114,7 +117,7 @@ class Index:
         limit: int = 10,
         *,
         where: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[Name] | None = None,
         freshness: str = INDEXED,
         at: int | None = None,
         highlight: bool = False,
@@ -145,8 +148,6 @@ class Index:
     ) -> Found:
         """The places and keys of the best rows."""
         check_limit(limit)
-        if where is not None and not isinstance(where, str):
-            raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
         try:
             reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
             hits = reader.search(query, limit)
@@ -169,7 +170,7 @@ class Index:
         if isinstance(columns, str):
             columns = [columns]
         if columns is not None and not all(isinstance(name, str) for name in _listed(columns)):
-            raise InvalidError(f"columns are a list of names, not {columns!r}")
+            raise InvalidError(f"columns are a list of names, not {show(columns)}")
         if columns is None and not table.key:
             columns = [column.name for column in table.columns]
         wanted = [table.column(name) for name in columns or ()]
@@ -354,7 +355,7 @@ class Index:
         """The snapshot that it reflects."""
         return self._job_status().watermark
 
-    def wait(self, snapshot: int | None = None, timeout: float | None = None) -> None:
+    def wait(self, snapshot: int | None = None, timeout: Seconds | None = None) -> None:
         """Return when it reflects a snapshot, by default the newest.
 
         If no process serves the lake, this one does the work.
@@ -371,7 +372,7 @@ class Index:
     def search_many(
         self,
         queries: DataFrame,
-        column: str,
+        column: Name,
         limit: int = 10,
         *,
         freshness: str = INDEXED,
@@ -384,6 +385,8 @@ class Index:
         """
         from tailrace.indexes.batch import search_many
 
+        if not is_spark(queries):
+            raise InvalidError(f"search_many takes a Spark DataFrame, not {show(queries)}")
         check_limit(limit)
         reader, _, _ = self._reader(None, freshness, at, stale_ok=False)
         return search_many(self._runtime, reader.state, queries, column, limit)
@@ -399,7 +402,7 @@ def _free(name: str, taken: set[str]) -> str:
 def check_freshness(freshness: object) -> None:
     """Refuse what is none."""
     if freshness not in (INDEXED, LATEST):
-        raise InvalidError(f'freshness is "indexed" or "latest", not {freshness!r}')
+        raise InvalidError(f'freshness is "indexed" or "latest", not {show(freshness)}')
 
 
 def _listed(given: object) -> Sequence[object]:
@@ -409,13 +412,14 @@ def _listed(given: object) -> Sequence[object]:
 def check_limit(limit: object) -> None:
     """Refuse what is no number of rows."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
-        raise InvalidError(f"a limit is a whole number from 1 to {MOST}, not {limit!r}")
+        raise InvalidError(f"a limit is a whole number from 1 to {MOST}, not {show(limit)}")
 
 
 class TailTooLongError(UnavailableError):
     """There is too much that the index does not have yet."""
 
 
+@checked
 def as_of(result: pa.Table) -> int:
     """The snapshot that the result of a search reflects."""
     metadata = result.schema.metadata or {}
@@ -424,6 +428,7 @@ def as_of(result: pa.Table) -> int:
     return int(metadata[AS_OF])
 
 
+@checked
 def is_stale(result: pa.Table) -> bool:
     """Whether a search with `stale_ok` gave less than it was asked for."""
     return bool((result.schema.metadata or {}).get(IS_STALE) == b"true")

@@ -61,20 +61,35 @@ class Indexes:
         trigger: Trigger,
         priority: int,
     ) -> Index:
+        with self._context.begin() as txn:
+            self.add(txn, table, name, using, columns, options, trigger=trigger, priority=priority)
+        return self.get(table, name)
+
+    def add(
+        self,
+        txn: Transaction,
+        table: str,
+        name: str,
+        using: str,
+        columns: Sequence[str] | str,
+        options: Mapping[str, Any] | None,
+        *,
+        trigger: Trigger,
+        priority: int,
+    ) -> None:
+        """Create an index with the commit of a transaction, which may create the table, too."""
         _check_installed(using)
         if "." in name or "`" in name:
             raise InvalidError(f"the name of an index has no dots or backticks: {name!r}")
-        with self._context.begin() as txn:
-            info = txn.info(table)
-            made = define(info, using, columns, options)
-            if made.kind == VECTOR:
-                made = self._checked(txn, info, made)
-            spec: dict[str, Any] = {"consumer": made.to_options(), "priority": priority}
-            if trigger is not None:
-                spec["trigger"] = {"job_type": trigger} if isinstance(trigger, str) else trigger
-            if not self._context.jobs.register(table, name, spec, txn=txn):
-                raise InvalidError(f"{table} has a job or an index {name!r} already")
-        return self.get(table, name)
+        info = txn.info(table)
+        made = define(info, using, columns, options)
+        if made.kind == VECTOR:
+            made = self._checked(txn, info, made)
+        spec: dict[str, Any] = {"consumer": made.to_options(), "priority": priority}
+        if trigger is not None:
+            spec["trigger"] = {"job_type": trigger} if isinstance(trigger, str) else trigger
+        if not self._context.jobs.register(table, name, spec, txn=txn):
+            raise InvalidError(f"{table} has a job or an index {name!r} already")
 
     def _checked(self, txn: Transaction, info: TableInfo, made: Definition) -> Definition:
         """A vector index with its dimension, which all rows that are there have."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from tailrace import spark_sql
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.indexes.reader import Hits
 from tailrace.indexes.rowmap import Gone
@@ -22,15 +22,11 @@ from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
 from tailrace.store.steadiness import CHANCE, MOMENT, SESSION, unsteady
 
-_OF_QUERIES = {"select", "from", "with", "values", "table"}
-
 
 def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     """Where the rows are that a condition is true of."""
     if not isinstance(where, str) or not where.strip():
-        raise InvalidError(f"where is a condition in Spark SQL, not {where!r}")
-    if _has_subquery(where):
-        raise InvalidError(f"the condition {where!r} must be about one row, without subqueries")
+        raise InvalidError(f"where is a condition in Spark SQL, not {show(where)}")
 
     def stats(columns: Iterable[int]) -> Any:
         with runtime.database.read() as connection:
@@ -39,29 +35,21 @@ def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     return predicate.matching(runtime, state.scan, where, stats)
 
 
-def _has_subquery(where: str) -> bool:
-    try:
-        tree = sqlglot.parse_one(where, dialect="spark")
-    except (SqlglotError, RecursionError):
-        # Spark may know better, as of a column called desc: what can't be in one row's condition?
-        return not _words(where).isdisjoint(_OF_QUERIES)
-    return tree.find(exp.Query, exp.Table) is not None
-
-
 def is_steady(where: str) -> bool:
     """Whether a condition is true of the same rows whenever it is asked."""
     try:
-        tree = sqlglot.parse_one(where, dialect="spark")
-    except (SqlglotError, RecursionError):
+        tree = spark_sql.parse_one(where)
+    except SqlglotError:
+        # Spark may know better, as of a column called desc.
         return _words(where).isdisjoint(CHANCE | MOMENT | SESSION)
     return next(unsteady(tree), None) is None
 
 
 def _words(where: str) -> set[str]:
     try:
-        return {token.text.casefold() for token in sqlglot.tokenize(where, dialect="spark")}
+        return {token.text.casefold() for token in spark_sql.tokenize(where)}
     except SqlglotError as error:
-        raise InvalidError(f"cannot read the condition {where!r}") from error
+        raise InvalidError(f"cannot read the condition {show(where)}") from error
 
 
 def read_rows(runtime: Runtime, state: State, hits: Hits, columns: Sequence[Column]) -> pa.Table:

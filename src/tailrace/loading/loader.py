@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tailrace.arguments import Name, TableName, checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake
 from tailrace.loading import infer
@@ -56,14 +57,15 @@ class LoadReport:
     engine: str  # "process" or "spark"
 
 
+@checked
 def load(
     lake: Lake,
     files: str | Path | Iterable[str | Path],
-    table: str,
+    table: TableName,
     *,
     format: str | None = None,  # noqa: A002  (what users call it)
     create: bool = True,
-    primary_key: str | Iterable[str] | None = None,
+    primary_key: Name | Iterable[Name] | None = None,
     on_error: str = "abort",
     report: str | Path | None = None,
     on_duplicate: str = "reject",

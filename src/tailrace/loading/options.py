@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 
 
@@ -66,7 +67,7 @@ def one_of(kind: type[StrEnum], given: object, option: str) -> StrEnum:
         return kind(str(given))
     except ValueError:
         known = ", ".join(member.value for member in kind)
-        raise InvalidError(f"{option} is one of {known}, not {given!r}") from None
+        raise InvalidError(f"{option} is one of {known}, not {show(given)}") from None
 
 
 def character(given: str | None, option: str) -> str | None:
@@ -75,7 +76,7 @@ def character(given: str | None, option: str) -> str | None:
         return None
     text = {"\\t": "\t", "tab": "\t"}.get(given, given)
     if len(text) != 1 or not text.isascii() or text in "\r\n":
-        raise InvalidError(f"{option} is a single ASCII character such as ',', not {given!r}")
+        raise InvalidError(f"{option} is a single ASCII character such as ',', not {show(given)}")
     return text
 
 
@@ -85,7 +86,7 @@ def text_list(given: str | Iterable[str] | None, option: str) -> tuple[str, ...]
         return None
     found = (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(text, str) for text in found):
-        raise InvalidError(f"{option} is text, not {given!r}")
+        raise InvalidError(f"{option} is text, not {show(given)}")
     return found
 
 
@@ -97,6 +98,6 @@ def zone(given: str | None) -> str | None:
         zoneinfo.ZoneInfo(given)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise InvalidError(
-            f"there is no time zone {given!r}: write it as in 'Europe/Berlin' or 'UTC'"
+            f"there is no time zone {show(given)}: write it as in 'Europe/Berlin' or 'UTC'"
         ) from None
     return given

@@ -18,9 +18,11 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.loading.options import Format
 from tailrace.objects import Storage
+from tailrace.objects.storage import split_place
 
 _FORMATS = {
     ".csv": Format.CSV,
@@ -89,7 +91,10 @@ def find_files(
         raise InvalidError("name at least one file to load")
     files: list[InputFile] = []
     for name in map(str, names):
-        found = _remote(name, storage, wanted) if "://" in name else _local(name, wanted)
+        try:
+            found = _remote(name, storage, wanted) if "://" in name else _local(name, wanted)
+        except (OSError, RuntimeError, ValueError) as error:  # a name too long, ~nobody
+            raise InvalidError(f"cannot look for the file {show(name)}: {error}") from error
         files.extend(found)
     seen: set[str] = set()
     for file in files:
@@ -123,9 +128,10 @@ def _local(name: str, wanted: Format | None) -> list[InputFile]:
 
 
 def _remote(url: str, storage: Storage, wanted: Format | None) -> list[InputFile]:
-    parts = urlsplit(url)
+    parts = split_place(url)
     if parts.scheme == "file":
         return _local(parts.path, wanted)
+    url = f"{parts.scheme}://{parts.netloc}{parts.path}"
     bucket = Storage(f"{parts.scheme}://{parts.netloc}/", storage.options)
     if bucket.local is not None:
         raise InvalidError(f"cannot load from {url!r}: give a path, file:// or s3://")

@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError
 from obstore.store import from_url
 
+from tailrace.arguments import show
 from tailrace.errors import CorruptError, InvalidError, UnavailableError
 
 _REMOTE = ("s3", "s3a", "gs", "az", "abfs", "abfss")
@@ -31,7 +32,7 @@ class Storage:
 
     def __init__(self, data_path: str, options: Mapping[str, Any] | None = None) -> None:
         self.data_path = data_path
-        self.options = dict(options or {})
+        self.options = _checked_options(options or {})
         # A local directory is read and written through the file system, without detours.
         self.local: Path | None = None if _is_remote(data_path) else Path(data_path)
         self._store: Any = None
@@ -49,12 +50,12 @@ class Storage:
                 self._store = from_url(
                     self.data_path, config=cast(Any, options), client_options=cast(Any, client)
                 )
-            except BaseError as error:
-                # Not the error's own text: it may repeat the options, secrets among them.
+            except (BaseError, TypeError, ValueError):
+                # Nothing of the error's own text: it may repeat the options, secrets among them.
                 raise InvalidError(
                     f"cannot open {self.data_path}: check storage_options "
                     f"({', '.join(sorted(self.options)) or 'none given'})"
-                ) from error
+                ) from None
         return self._store
 
     def uri(self, path: str) -> str:
@@ -98,12 +99,16 @@ class Storage:
 
     def sync(self, directory: str) -> None:
         """Make the names of new objects durable: a power cut could keep their bytes only."""
-        if self.local is not None:
+        if self.local is None:
+            return
+        try:
             handle = os.open(self.local / directory, os.O_RDONLY)
             try:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+        except OSError as error:
+            raise self._unreachable(directory, error) from error
 
     @contextmanager
     def open_read(self, path: str) -> Iterator[pa.NativeFile]:
@@ -120,7 +125,9 @@ class Storage:
             raise CorruptError(f"the object {self.uri(path)} is missing") from error
         except BaseError as error:
             raise self._unreachable(path, error) from error
-        except (pa.ArrowInvalid, OSError) as error:
+        except MemoryError:  # also Arrow's own
+            raise
+        except (pa.ArrowException, OSError) as error:
             raise CorruptError(f"the object {self.uri(path)} is damaged: {error}") from error
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -193,8 +200,12 @@ class _Reader(io.RawIOBase):
         length = min(len(target), self._size - self._at)
         if length <= 0:
             return 0
-        data = obstore.get_range(self._store, self._path, start=self._at, length=length)
-        target[:length] = memoryview(data)
+        data = memoryview(obstore.get_range(self._store, self._path, start=self._at, length=length))
+        if len(data) != length:  # the object's length is known: it is the answer that was cut
+            raise UnavailableError(
+                f"{self._path}: {length} bytes were asked for, and {len(data)} came"
+            )
+        target[:length] = data
         self._at += length
         return length
 
@@ -227,14 +238,56 @@ def _is_remote(place: str) -> bool:
     return urlsplit(place).scheme in _REMOTE
 
 
+def _checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the storage. What they are set to is not repeated: it may be secret."""
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise InvalidError(f"the names of storage_options are text, not {show(name)}")
+        if not isinstance(value, str | bool | int | float):
+            raise InvalidError(
+                f"the storage option {name!r} is text, a number, True or False, "
+                f"and not a {type(value).__name__}"
+            )
+    return dict(given)
+
+
 def normalize_data_path(place: str | Path) -> str:
     """A place for objects as the catalog stores it: absolute, with a slash at the end."""
     text = str(place)
-    scheme = urlsplit(text).scheme
-    if scheme in _REMOTE:
-        return text.rstrip("/") + "/"
-    if scheme == "file":
-        text = unquote(urlsplit(text).path)
-    elif "://" in text:
+    scheme, colon, _ = text.partition(":")
+    if "://" not in text and not (colon and scheme in (*_REMOTE, "file")):
+        return f"{absolute(text)}/"
+    parts = split_place(text)
+    if parts.scheme == "file":
+        return f"{absolute(unquote(parts.path))}/"
+    if parts.query or parts.fragment:
+        raise InvalidError(
+            "a place for objects is written as s3://bucket/prefix, without ? and #: credentials go "
+            "into storage_options or the environment"
+        )
+    if parts.scheme not in _REMOTE:
         raise InvalidError(f"cannot store objects at {text!r}: give a directory, file:// or s3://")
-    return str(Path(text).expanduser().absolute()) + "/"
+    return text.rstrip("/") + "/"
+
+
+def split_place(url: str) -> SplitResult:
+    """The parts of a URL of objects. Of one with credentials in it nothing is repeated."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidError("cannot read this URL: give a path, file:// or s3://") from None
+    # Only Azure's places have an @ (container@account), and none has a colon.
+    if parts.scheme != "file" and (not parts.netloc or ":" in parts.netloc):
+        raise InvalidError(
+            "a place for objects is written as s3://bucket/prefix: credentials go into "
+            "storage_options or the environment"
+        )
+    return parts
+
+
+def absolute(place: str | Path) -> Path:
+    """A local path from the root on; ~ is the user's home."""
+    try:
+        return Path(place).expanduser().absolute()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InvalidError(f"there is no such path: {show(str(place))}: {error}") from error

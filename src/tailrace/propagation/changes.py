@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tailrace.errors import InvalidError
+from tailrace.arguments import checked
+from tailrace.errors import InvalidError, NotFoundError
 from tailrace.propagation.job import Kind
 from tailrace.propagation.reading import Reading, only
 from tailrace.store.changes import DELETE, INSERT, Feed
-from tailrace.store.schema import CHANGE, TableInfo, fold, quoted_name, split_name
+from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.types import quote
 
@@ -22,14 +23,24 @@ if TYPE_CHECKING:
     from tailrace.store.scan import Scan
 
 
+@checked
 class SourceChanges:
     """The changes of one source."""
 
-    def __init__(self, runtime: Runtime, reading: Reading, columns: list[str] | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        reading: Reading,
+        columns: list[str] | None,
+        *,
+        snapshots: bool = False,
+    ) -> None:
+        """With `snapshots`, rows begin with `_snapshot`: which one inserted or deleted them."""
         self._runtime, self._reading = runtime, reading
         info = reading.info
         self.info: TableInfo = info if columns is None else info.narrowed(columns)
-        self._names = [column.name for column in self.info.columns]
+        names = [column.name for column in self.info.columns]
+        self._names = [SNAPSHOT, *names] if snapshots else names
 
     @property
     def plan(self) -> Feed | Scan:
@@ -62,7 +73,7 @@ class SourceChanges:
 
     def table(self) -> pa.Table:
         """All of them in memory, if they are small: `_change`, then the columns."""
-        return self._reading.table()
+        return self._reading.table().drop_columns([SNAPSHOT])
 
     @property
     def inserts(self) -> DataFrame:
@@ -99,6 +110,13 @@ class SourceChanges:
             yield batch.select([CHANGE, *self._names])
 
 
+class NoSourceError(NotFoundError, KeyError):
+    """A table that is none of a job's sources: a KeyError, too, as of any mapping."""
+
+    __str__ = NotFoundError.__str__
+
+
+@checked
 class Changes(Mapping[str, SourceChanges]):
     """The changes of a job's sources: `changes.inserts` with one, `changes[table]` with several."""
 
@@ -114,7 +132,7 @@ class Changes(Mapping[str, SourceChanges]):
         for name, source in self._sources.items():
             if fold(name) == wanted:
                 return source
-        raise KeyError(f"{table} is not a source of this job: {', '.join(self._sources)}")
+        raise NoSourceError(f"{table} is not a source of this job: {', '.join(self._sources)}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)

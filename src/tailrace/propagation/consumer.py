@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tailrace.arguments import checked
 from tailrace.errors import InvalidError
 from tailrace.log import get_logger
+from tailrace.store.schema import check_name
 
 if TYPE_CHECKING:
     from tailrace.propagation.changes import Changes
@@ -27,6 +29,7 @@ Columns = Sequence[str] | Mapping[str, Sequence[str]] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
     """What a consumer is told of its job."""
@@ -70,6 +73,8 @@ class Consumer:
     tends = False
     # Whether a range that failed is tried again as it was: a consumer may have told others of it.
     repeats_ranges = True
+    # Whether changes come with the snapshot of each row.
+    snapshots = False
     # Whether its jobs are dropped with their source, rather than left with an error.
     goes_with_source = False
 
@@ -119,8 +124,10 @@ class Consumer:
 class FunctionConsumer(Consumer):
     """A user's function."""
 
-    def __init__(self, function: Callable[..., Any], columns: Columns) -> None:
-        self._function, self._columns = function, columns
+    def __init__(
+        self, function: Callable[..., Any], columns: Columns, *, snapshots: bool = False
+    ) -> None:
+        self._function, self._columns, self.snapshots = function, columns, snapshots
 
     def columns(
         self,
@@ -144,11 +151,15 @@ _modules: dict[str, str] = {}
 _broken: dict[str, str] = {}  # kinds whose modules cannot be imported, and why
 
 
-def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Function], Function]:
+@checked
+def consumer(
+    name: str | object, *, columns: Columns = None, snapshots: bool = False
+) -> Callable[[Function], Function]:
     """Register a function as the consumer of that name.
 
     `columns` are those of the source that it needs (with several sources, a dict of them by
-    table); without, it gets all.
+    table); without, it gets all. With `snapshots`, rows begin with `_snapshot`, the number of the
+    snapshot that inserted or deleted each; at a first run, of the one that is read.
 
         @tailrace.consumer("audit")
         def audit(changes, txn, job):
@@ -156,14 +167,13 @@ def consumer(name: str | object, *, columns: Columns = None) -> Callable[[Functi
     """
     if not isinstance(name, str):  # @tailrace.consumer without a name
         raise InvalidError('a consumer needs a name: @tailrace.consumer("audit")')
+    check_name(name, "consumer")
 
     def register(function: Function) -> Function:
-        if isinstance(_registered.get(name), Consumer) and not isinstance(
-            _registered[name], FunctionConsumer
-        ):
+        if name in _modules or not isinstance(_registered.get(name), FunctionConsumer | None):
             raise InvalidError(f"{name!r} is a built-in kind: choose another name")
         _check_function(name, function)
-        register_consumer(name, FunctionConsumer(function, columns))
+        register_consumer(name, FunctionConsumer(function, columns, snapshots=snapshots))
         return function
 
     return register

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 
@@ -89,7 +90,9 @@ def iterations(
 def usage(connection: sa.Connection, tenant: str, since: date) -> list[Usage]:
     """What a tenant's jobs did, day by day (in UTC), from a day on."""
     if isinstance(since, datetime):
-        since = since.astimezone(UTC).date()
+        with suppress(OverflowError, ValueError):  # at either end of time
+            since = since.astimezone(UTC)
+        since = since.date()
     totals: dict[str, dict[str, float]] = {}
     for query in (sa.select(t.usage), _by_day()):
         part = query.subquery()

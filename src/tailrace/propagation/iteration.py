@@ -266,7 +266,9 @@ class Iterations:
         claim, before = part.claim, txn.written()
         sources = {}
         for table, reading in part.readings.items():
-            source = SourceChanges(runtime, reading, part.columns[table])
+            source = SourceChanges(
+                runtime, reading, part.columns[table], snapshots=part.consumer.snapshots
+            )
             sources[quoted_name(source.info.schema, source.info.name)] = source
         since = None if part.kind is Kind.SNAPSHOT else claim.since
         job = JobContext(

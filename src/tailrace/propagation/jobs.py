@@ -16,6 +16,8 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
+from tailrace.arguments import LONGEST_TIMEOUT, Count, Name, Seconds, TableName, checked, show
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.errors import (
     ConflictError,
@@ -35,6 +37,7 @@ from tailrace.propagation.node import common_fault, live_nodes
 from tailrace.propagation.registering import Registering, Registration
 from tailrace.propagation.spec import complete, updated
 from tailrace.propagation.status import STOPPED, JobStatus, statuses
+from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import check_name, fold, quoted_name, split_name
@@ -46,6 +49,7 @@ log = get_logger("tailrace.jobs")
 VIEW = "view"
 
 
+@checked
 class Jobs:
     """The jobs of a lake, as one tenant sees them.
 
@@ -67,8 +71,8 @@ class Jobs:
 
     def register(
         self,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         spec: dict[str, Any],
         *,
         txn: Transaction | None = None,
@@ -97,8 +101,8 @@ class Jobs:
     def _register(
         self,
         txn: Transaction,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         spec: dict[str, Any],
         upstream: Sequence[int],
         *,
@@ -113,6 +117,7 @@ class Jobs:
         if spec["sources"] and len({info.id for info in infos}) != len(infos):
             raise InvalidError("a spec's sources name a table twice")
         with self._runtime.database.read() as connection:
+            _check_retention(connection, spec)
             old = joblog.find(connection, self._runtime.tenant, home, name)
             dropped = old is None or txn.acts_for(old.job_id)  # by this very transaction
             if not dropped and not _has_lost_a_source(connection, old.job_id):
@@ -148,7 +153,7 @@ class Jobs:
         return True
 
     def unregister(
-        self, table: str, name: str, *, cascade: bool = False, txn: Transaction | None = None
+        self, table: TableName, name: Name, *, cascade: bool = False, txn: Transaction | None = None
     ) -> bool:
         """Drop a job, and the tables that it derives; False if there is none.
 
@@ -258,8 +263,8 @@ class Jobs:
 
     def update(
         self,
-        table: str,
-        name: str,
+        table: TableName,
+        name: Name,
         spec: dict[str, Any],
         *,
         interrupt: bool = False,
@@ -273,6 +278,7 @@ class Jobs:
         def change(connection: sa.Connection, row: Any) -> None:
             old = json.loads(row.spec)
             new = updated(old, spec)
+            _check_retention(connection, new)
             consumer = find_consumer(row.kind)
             if consumer is not None:
                 consumer.check_update(old["consumer"], new["consumer"])
@@ -281,7 +287,7 @@ class Jobs:
 
         self._change(table, name, change, txn)
 
-    def pause(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+    def pause(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
         """Begin no new iteration of a job until `resume`; one that is running may end."""
         self._change(
             table,
@@ -290,7 +296,7 @@ class Jobs:
             txn,
         )
 
-    def resume(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+    def resume(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
         """Let a job go on that was paused or canceled, or that has failed."""
 
         def change(connection: sa.Connection, row: Any) -> None:
@@ -309,7 +315,7 @@ class Jobs:
 
         self._change(table, name, change, txn)
 
-    def cancel(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
+    def cancel(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
         """Stop a job's running iteration, and begin no other until `resume`."""
         self._change(
             table,
@@ -341,7 +347,7 @@ class Jobs:
 
     # --- look -------------------------------------------------------------------------------
 
-    def status(self, table: str, name: str) -> JobStatus:
+    def status(self, table: TableName, name: Name) -> JobStatus:
         """How a job is."""
         with self._runtime.database.read() as connection:
             row = self._row(connection, home_of(table), name)
@@ -351,7 +357,7 @@ class Jobs:
         """All jobs, or those in a state; `completed` is all that are at rest."""
         known = [*AT_REST, *STORED]
         if state is not None and state not in known:
-            raise InvalidError(f"no job is ever {state!r}: {', '.join(known)}")
+            raise InvalidError(f"no job is ever {show(state)}: {', '.join(known)}")
         c = t.job.c
         query = sa.select(t.job).where(c.tenant == self._runtime.tenant, c.dropped_at.is_(None))
         if state is not None:
@@ -363,7 +369,7 @@ class Jobs:
         return [job for job in found if job.state == state] if state in AT_REST else found
 
     def history(
-        self, table: str | None = None, name: str | None = None, *, limit: int = 100
+        self, table: TableName | None = None, name: Name | None = None, *, limit: Count = 100
     ) -> Sequence[Iteration]:
         """The last iterations, newest first: of one job, of a table's jobs, or of all."""
         with self._runtime.database.read() as connection:
@@ -375,7 +381,11 @@ class Jobs:
             return history.iterations(connection, tenant, home=home, job_id=job_id, limit=limit)
 
     def wait(
-        self, table: str, name: str, snapshot: int | None = None, timeout: float | None = None
+        self,
+        table: TableName,
+        name: Name,
+        snapshot: int | None = None,
+        timeout: Seconds | timedelta | None = None,
     ) -> None:
         """Return when a job's output reflects a snapshot (by default the newest there is now).
 
@@ -385,8 +395,6 @@ class Jobs:
         limit = seconds(timeout)
         deadline = None if limit is None else time.monotonic() + limit
         home = home_of(table)
-        if snapshot is not None and (isinstance(snapshot, bool) or not isinstance(snapshot, int)):
-            raise InvalidError(f"a snapshot is a number, not {snapshot!r}")
         with self._runtime.database.read() as connection:
             newest = lookup.newest_snapshot(connection)
             target = newest if snapshot is None else snapshot
@@ -440,9 +448,13 @@ def seconds(timeout: object) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, timedelta):
-        return timeout.total_seconds()
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-        raise InvalidError(f"a timeout is a number of seconds, not {timeout!r}")
+        timeout = timeout.total_seconds()
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise InvalidError(f"a timeout is a number of seconds, not {show(timeout)}")
+    if not 0 <= timeout <= LONGEST_TIMEOUT:
+        raise InvalidError(
+            f"a timeout is from 0 to {LONGEST_TIMEOUT:,} seconds, not {show(timeout)}"
+        )
     return float(timeout)
 
 
@@ -484,6 +496,18 @@ def _refuse_if_needed(above: Sequence[Any], row: Any) -> None:
         raise InvalidError(
             f"{row.home}/{row.name} cannot be dropped while others stand on it ({names}): "
             "drop them first, or all of them with cascade=True"
+        )
+
+
+def _check_retention(connection: sa.Connection, spec: dict[str, Any]) -> None:
+    asked = spec.get("retention")
+    if asked is None:
+        return
+    longest = configuration.read(connection).longest_retention
+    if parse_interval(asked) > longest:
+        raise InvalidError(
+            f"a job of this lake can keep at most {longest} of history, not {asked}: ask for less, "
+            "or the lake's owner for lake.configure(longest_retention=…)"
         )
 
 

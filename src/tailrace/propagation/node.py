@@ -17,7 +17,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
+from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
 from tailrace.store.runtime import Runtime
@@ -32,6 +34,7 @@ class Node:
         """`serves`: until further notice, not only until something is done."""
         self._serves = serves
         self._fault: str | None = None  # why it stands back
+        self._timeout = Configuration().node_timeout  # as last read
         self.id = secrets.token_hex(6)
         self._runtime = runtime
         self._stop = threading.Event()
@@ -45,6 +48,7 @@ class Node:
         """Say that this node is alive; enter it again, if others have given it up."""
         now = self._runtime.clock.now()
         with self._runtime.database.write() as connection:
+            self._timeout = configuration.read(connection).node_timeout
             same = t.node.c.node_id == self.id
             found = connection.execute(
                 sa.update(t.node).where(same).values(heartbeat_at=now, fault=self._fault)
@@ -84,8 +88,7 @@ class Node:
         return live_nodes(connection, self._runtime) | {self.id}
 
     def _run(self) -> None:
-        interval = self._runtime.settings.node_timeout.total_seconds() / 5
-        while not self._stop.wait(interval):
+        while not self._stop.wait(self._timeout.total_seconds() / 5):
             try:
                 self.beat()
             except Exception as error:  # noqa: BLE001  (the next may succeed, or others take over)
@@ -123,7 +126,7 @@ def serving_nodes(connection: sa.Connection, runtime: Runtime) -> list[NodeStatu
     """The nodes that serve the lake and have been heard of lately, the oldest first."""
     c = t.node.c
     columns = (c.node_id.label("id"), c.host, c.pid, c.started_at, c.heartbeat_at, c.fault)
-    query = sa.select(*columns).where(c.heartbeat_at >= _oldest(runtime), c.serves == 1)
+    query = sa.select(*columns).where(c.heartbeat_at >= _oldest(connection, runtime), c.serves == 1)
     rows = connection.execute(query.order_by(c.started_at, c.node_id)).mappings()
     return [NodeStatus(**row) for row in rows]
 
@@ -136,17 +139,17 @@ def common_fault(connection: sa.Connection, runtime: Runtime) -> str | None:
 
 def live_nodes(connection: sa.Connection, runtime: Runtime, *, serving: bool = False) -> set[str]:
     """The nodes that have been heard of lately: all, or those that serve and are well."""
-    query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= _oldest(runtime))
+    query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= _oldest(connection, runtime))
     if serving:
         query = query.where(t.node.c.serves == 1, t.node.c.fault.is_(None))
     return set(connection.execute(query).scalars())
 
 
-def _oldest(runtime: Runtime) -> datetime:
-    return runtime.clock.now() - runtime.settings.node_timeout
+def _oldest(connection: sa.Connection, runtime: Runtime) -> datetime:
+    return runtime.clock.now() - configuration.read(connection).node_timeout
 
 
 def delete_dead(connection: sa.Connection, runtime: Runtime) -> None:
     """Delete the rows of nodes that have been gone for long."""
-    oldest = runtime.clock.now() - 100 * runtime.settings.node_timeout
+    oldest = runtime.clock.now() - 100 * configuration.read(connection).node_timeout
     connection.execute(sa.delete(t.node).where(t.node.c.heartbeat_at < oldest))

@@ -7,6 +7,7 @@ job is rebuilt in full when it goes on.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tailrace.propagation import joblog
 from tailrace.propagation.job import State
 from tailrace.propagation.node import live_nodes
 from tailrace.propagation.status import STOPPED
+from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store.purge import Need, Purge
 from tailrace.store.purge import purge as purge_store
@@ -69,7 +71,7 @@ class JobNeeds:
             for job in self._jobs(connection, limit)
             if job.needs is not None and not job.is_fresh and not job.is_stopped
         ]
-        return [*found, *self._versions_in_use(connection)]
+        return [*found, *self._versions_in_use(connection), *self._retained(connection)]
 
     def purging(self, connection: sa.Connection, horizon: int) -> None:
         """The horizon moves: bring along the jobs that have nothing to do, and free the others."""
@@ -83,6 +85,23 @@ class JobNeeds:
                 joblog.write(connection, job.id, claim_to=None, catches_up=0)
             if job.needs is not None:
                 log.warning("history of a job purged", job=job.label, watermark=job.watermark)
+
+    def _retained(self, connection: sa.Connection) -> list[Need]:
+        """History that jobs ask to be kept, whatever they have read of it already."""
+        asking = sa.select(_J.home, _J.name, _J.spec).where(
+            _J.dropped_at.is_(None), _J.spec.like('%"retention":%')
+        )
+        now = self._runtime.clock.now()
+        found = []
+        for row in connection.execute(asking):
+            asked = json.loads(row.spec).get("retention")
+            if asked is not None:
+                at = lookup.snapshot_at(connection, now - parse_interval(asked))
+                # None: all there is, is younger.
+                snapshot = lookup.oldest_snapshot(connection) if at is None else at
+                who = f"the job {row.home}/{row.name}, which keeps {asked} of history"
+                found.append(Need(snapshot=snapshot, who=who))
+        return found
 
     def _versions_in_use(self, connection: sa.Connection) -> list[Need]:
         """The versions of derived tables that are read at this moment, by jobs that stand on them.

@@ -126,20 +126,22 @@ class Reading:
         return isinstance(plan, feed.Feed) and feed.is_small(self._runtime, plan, rows)
 
     def table(self) -> pa.Table:
-        """A small one as Arrow: `_change`, then the columns."""
+        """A small one as Arrow: `_change`, `_snapshot`, then the columns."""
         with self._lock:
             if self._table is None:
                 plan = self._planned()
                 if isinstance(plan, feed.Feed):
-                    self._table = feed.to_arrow(self._runtime, plan).drop_columns([SNAPSHOT])
+                    self._table = feed.to_arrow(self._runtime, plan)
                 else:
                     rows = scan.to_arrow(self._runtime, plan)
+                    # Of all rows, the snapshot that they are read at.
+                    at = pa.repeat(pa.scalar(plan.at, pa.int64()), rows.num_rows)
                     marks = pa.repeat(feed.INSERT, rows.num_rows)
-                    self._table = rows.add_column(0, CHANGE, marks)
+                    self._table = rows.add_column(0, SNAPSHOT, at).add_column(0, CHANGE, marks)
             return self._table
 
     def frame(self) -> DataFrame:
-        """Any of them as a DataFrame: `_change`, then the columns."""
+        """Any of them as a DataFrame: `_change`, `_snapshot`, then the columns."""
         from pyspark import StorageLevel
         from pyspark.sql import functions as F
 
@@ -149,10 +151,11 @@ class Reading:
             if self._frame is None:
                 plan = self._planned()
                 if isinstance(plan, feed.Feed):
-                    rows = feed.to_df(self._runtime, plan).drop(SNAPSHOT)
+                    rows = feed.to_df(self._runtime, plan)
                 else:
                     rows = spark_scan.to_df(self._runtime, plan)
-                    rows = rows.select(F.lit(feed.INSERT).alias(CHANGE), "*")
+                    at = F.lit(plan.at).cast("bigint").alias(SNAPSHOT)
+                    rows = rows.select(F.lit(feed.INSERT).alias(CHANGE), at, "*")
                 # Read again by each of several jobs, and for inserts and deletes apart; but a
                 # whole table that one job reads once is not worth the copy.
                 if self.users > 1 or not self.is_snapshot:
@@ -176,7 +179,8 @@ class Reading:
 
         count = max(1, -(-self.rows // _BATCH_ROWS))
         rows = self.frame().where(F.col(CHANGE) == change).repartition(count).persist()
-        schema = pa.schema([(CHANGE, pa.string()), *self._fields()])
+        marks = [(CHANGE, pa.string()), (SNAPSHOT, pa.int64())]
+        schema = pa.schema([*marks, *self._fields()])
         try:
             for piece in range(count):
                 with spark_faults():

@@ -17,8 +17,10 @@ from random import Random
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
+from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
 from tailrace.propagation import backlog, history, joblog, node, retry
@@ -70,6 +72,7 @@ class Runner:
         self._counter = 0
         self._reconciled: datetime | None = None
         self._nodes_read: datetime | None = None
+        self._node_timeout = Configuration().node_timeout  # as last read
         self._dead: set[str] = set()  # nodes that were found gone at that time
         self._missing: set[str] = set()  # kinds of consumers that were looked for in vain
         self._kept_up: datetime | None = None
@@ -93,6 +96,7 @@ class Runner:
                 check = self._node_check(now)
                 if check is not None and check <= now:
                     self.live, self._nodes_read = self._live_nodes(connection), now
+                    self._node_timeout = configuration.read(connection).node_timeout
                     self._dead = self._claiming() - self.live
                     for entry in self.board.left_behind(self.live):
                         self._dirty |= self.board.concerned(entry.job.id)
@@ -166,7 +170,7 @@ class Runner:
             return None
         if self._nodes_read is None or not claiming <= self.live | self._dead:
             return now  # one that has not been asked about yet
-        return self._nodes_read + self._runtime.settings.node_timeout / 4
+        return self._nodes_read + self._node_timeout / 4
 
     def _claiming(self) -> set[str]:
         found = (self.board.entries[job_id].job.node for job_id in self.board.claimed)
@@ -360,10 +364,11 @@ class Runner:
             with self._runtime.database.lock() as connection:
                 joblog.advance(connection, dict(some))
         with self._runtime.database.lock() as connection:
-            joblog.delete_dropped(connection, now - settings.drop_retention)
+            kept = configuration.read(connection)
+            joblog.delete_dropped(connection, now - kept.drop_retention)
             node.delete_dead(connection, self._runtime)
         with self._runtime.database.read() as connection:
-            days = history.old_days(connection, now - settings.history_retention)
+            days = history.old_days(connection, now - kept.history_retention)
         for day in days:
             with self._runtime.database.lock() as connection:
                 history.add_up(connection, day)

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from tailrace.arguments import Between, checked
 from tailrace.errors import InvalidError, UnavailableError
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job
 from tailrace.propagation.service import Service
+from tailrace.settings import MOST_WORKERS
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
+@checked
 class Serving:
     """A service that runs until closed; may be used as a context manager."""
 
@@ -50,10 +53,8 @@ class Serving:
     def closed(self) -> bool:
         return self.service.closed
 
-    def resize(self, workers: int) -> None:
+    def resize(self, workers: Annotated[int, Between(1, MOST_WORKERS)]) -> None:
         """Change how many iterations run at once."""
-        if workers < 1:
-            raise InvalidError("a node needs at least one worker: pause the jobs instead")
         self.service.scheduler.resize(workers)
 
     def _observe(self, job: Job, done: Iteration) -> None:

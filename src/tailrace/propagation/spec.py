@@ -1,20 +1,21 @@
 """A job's spec: what users write as a dict, checked and completed.
 
 {"trigger": {"job_type": "periodic", "schedule": {"interval": "10s"}},
-"priority": 5, "timeout": "10m", "sources": ["sales.orders", "sales.customers"],
+"priority": 5, "timeout": "10m", "retention": "3d", "sources": ["sales.orders", "sales.customers"],
 "consumer": {"kind": "replica", "table": "sales.copy"}}
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
+from tailrace.json_value import json_value
 from tailrace.propagation.trigger import check_trigger, parse_interval
 
-_FIELDS = ("trigger", "priority", "timeout", "sources", "consumer")
+_FIELDS = ("trigger", "priority", "timeout", "retention", "sources", "consumer")
 _DEFAULTS: dict[str, Any] = {
     "trigger": {"job_type": "default", "schedule": {}},
     "priority": 0,
@@ -42,15 +43,16 @@ def updated(old: Mapping[str, Any], given: object) -> dict[str, Any]:
 def _said(given: object) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidError('a job\'s spec is a dict such as {"consumer": {"kind": "replica", …}}')
-    unknown = [field for field in given if field not in _FIELDS]
+    said = json_value(given, "a job's spec")
+    unknown = [field for field in said if field not in _FIELDS]
     if unknown:
         raise InvalidError(f"a spec has no field {unknown[0]!r}; it has {', '.join(_FIELDS)}")
-    return _filled(given)
+    return _filled(said)
 
 
 def _filled(given: object) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        raise InvalidError(f"expected a dict in the spec, not {given!r}")
+        raise InvalidError(f"expected a dict in the spec, not {show(given)}")
     return {name: value for name, value in given.items() if value not in (None, "", {}, [])}
 
 
@@ -61,10 +63,11 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     job_type, schedule = trigger.get("job_type", "default"), trigger.get("schedule", {})
     check_trigger(job_type, schedule)
     priority = spec["priority"]
-    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > 2**31:
-        raise InvalidError(f"a priority is a whole number, higher first, not {priority!r}")
-    if spec["timeout"] is not None:
-        parse_interval(spec["timeout"])
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
+        raise InvalidError(f"a priority is a whole number, higher first, not {show(priority)}")
+    for name in ("timeout", "retention"):
+        if spec.get(name) is not None:
+            parse_interval(spec[name])
     sources = spec["sources"]
     if not isinstance(sources, list | tuple) or not all(isinstance(s, str) for s in sources):
         raise InvalidError("a spec's sources are a list of table names")
@@ -78,9 +81,6 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
         "sources": list(sources),
         "consumer": dict(consumer),
     }
-    try:
-        # As it will be read again: a spec is what JSON makes of it.
-        stored: dict[str, Any] = json.loads(json.dumps(checked, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"a job's spec has to be JSON: {error}") from error
-    return stored
+    if spec.get("retention") is not None:  # history that is kept for it; the lake's may be longer
+        checked["retention"] = spec["retention"]
+    return checked

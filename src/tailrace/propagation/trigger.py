@@ -17,7 +17,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
+from tailrace.arguments import Name, checked, show
 from tailrace.errors import InvalidError
+from tailrace.json_value import json_value
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -57,11 +59,13 @@ def _made(job_type: str, schedule: str) -> Trigger:
         ) from error
 
 
-def trigger(name: str) -> Callable[[T], T]:
+@checked
+def trigger(name: Name) -> Callable[[T], T]:
     """Register a class of triggers under the name that specs call it by."""
 
     def register(made: T) -> T:
-        if not issubclass(made, Trigger):
+        kind: object = made
+        if not (isinstance(kind, type) and issubclass(kind, Trigger)):
             raise InvalidError(f"the trigger {name!r} must be a class derived from Trigger")
         if name in _registered and _registered[name].__module__ == __name__:
             raise InvalidError(f"{name!r} is a built-in trigger: choose another name")
@@ -118,16 +122,13 @@ def make_trigger(job_type: str, schedule: Mapping[str, Any]) -> Trigger:
 
 def check_trigger(job_type: object, schedule: object) -> None:
     """Refuse a trigger that is not known here or does not like its schedule."""
-    if job_type not in _registered:
+    if not isinstance(job_type, str) or job_type not in _registered:
         known = ", ".join(sorted(_registered))
-        raise InvalidError(f"there is no trigger {job_type!r}: use one of {known}")
+        raise InvalidError(f"there is no trigger {show(job_type)}: use one of {known}")
     if not isinstance(schedule, Mapping):
         raise InvalidError(f"a trigger's schedule is a dict, not {schedule!r}")
-    try:
-        text = json.dumps(schedule, sort_keys=True)
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"a trigger's schedule has to be JSON: {error}") from error
-    _made(str(job_type), text)
+    plain = json_value(schedule, "a trigger's schedule")
+    _made(str(job_type), json.dumps(plain, sort_keys=True))
 
 
 def parse_interval(given: object) -> timedelta:
@@ -142,6 +143,7 @@ def parse_interval(given: object) -> timedelta:
     # Also refuses what is not a number, and what no clock reaches.
     if not 0 < seconds < 86400 * 36500:
         raise InvalidError(
-            f"cannot read the interval {given!r}: write a number and ms, s, m, h or d, as in '10s'"
+            f"cannot read the interval {show(given)}: write a number and ms, s, m, h or d, "
+            "as in '10s'"
         )
     return timedelta(seconds=seconds)

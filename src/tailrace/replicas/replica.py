@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
@@ -22,6 +23,7 @@ from tailrace.propagation.job import Kind
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_text import check_condition, check_settings
 from tailrace.store.steadiness import unsteady
 from tailrace.store.types import quote, spark_type
 
@@ -52,6 +54,8 @@ class Replica(Consumer):
             raise InvalidError(f"{source.full_name} has no primary key: a replica needs one")
         chosen = self._chosen(options, source)
         _condition(options, source)
+        if options.get("where") is not None:
+            check_condition(txn.runtime.spark, options["where"], of=source.full_name)
         columns = {c.name: spark_type(c.type) + ("" if c.nullable else " not null") for c in chosen}
         txn.create_table(target, columns, primary_key=[c.name for c in source.key_columns])
         return [target]
@@ -89,6 +93,9 @@ class Replica(Consumer):
         _check_condition(job, source.info)
         key = {c.name: names[c.name] for c in source.info.key_columns}
         where = job.options.get("where")
+        if where is not None:
+            where = check_condition(txn.runtime.spark, where, of=source.info.full_name)
+            check_settings(txn.runtime.spark(), where)
         if job.rebuilds:
             copy.delete("true")  # what it held is of a history that is gone
         # Deletes first: a row that was updated is in both.
@@ -165,7 +172,7 @@ def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
     if not isinstance(where, str):
         raise InvalidError('a replica\'s where is a condition in Spark SQL: "amount > 0"')
     try:
-        parsed = sqlglot.parse(where, dialect="spark")
+        parsed = spark_sql.parse(where)
     except sqlglot.errors.SqlglotError as error:
         found = getattr(error, "errors", None) or [{"description": "it is no expression"}]
         reason = found[0]["description"]

@@ -63,6 +63,18 @@ class Door(Protocol):
         trigger: str | Mapping[str, Any] | None = None,
         priority: int = 0,
     ) -> Index: ...
+    def add_index(
+        self,
+        txn: Transaction,
+        table: str,
+        name: str,
+        *,
+        using: str,
+        columns: Sequence[str] | str,
+        options: Mapping[str, Any] | None = None,
+        trigger: str | Mapping[str, Any] | None = None,
+        priority: int = 0,
+    ) -> None: ...
     def index(self, table: str, name: str) -> Index: ...
     def find_index(self, name: str) -> Index: ...
     def indexes(self, table: str | None = None) -> list[Index]: ...

@@ -1,7 +1,8 @@
 """A query as it was written, with the tables that it names in place of their names.
 
-Only names are replaced: all else reaches Spark letter by letter, so that a query means what Spark
-says it means. What the lake does not have is left to Spark if Spark has it (a temporary view).
+Only names are replaced, and comments left out: all else reaches Spark letter by letter, so that a
+query means what Spark says it means. Spark looks up no name itself (`store.spark_text`), but for
+the lake's owner, whose session it is, temporary views.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.sql import searches, system
 from tailrace.sql.door import Door
@@ -26,8 +27,12 @@ from tailrace.sql.script import tokens_of
 from tailrace.sql.searches import Call
 from tailrace.sql.shown import Shown
 from tailrace.store import types
+from tailrace.store.lookup import DEFAULT_TENANT
+from tailrace.store.runtime import Runtime
 from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
+from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
+from tailrace.store.spark_words import RefusedError, without_comments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 _WORDS_OF_A_VERSION = ("FOR", "VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "AS", "OF")
 _LARGEST = 2**63 - 1
 _OPERATORS = ("+", "-", "*", "/", "||")
+# What the names of temporary views begin with that we, or PySpark for us, make of tables.
+_OURS = ("tailrace_", "_pyspark_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +94,13 @@ def frame_of(
     """
     shown = shown or Shown(text=sql, offset=0)
     calls = searches.calls_of(sql, shown)
-    sql = searches.without_calls(sql, calls)
+    sql = without_comments(searches.without_calls(sql, calls))
     tree = parse(sql, shown)
+    try:
+        check_registered(door.runtime.spark, check_query(sql, tree))
+    except RefusedError as error:
+        span = Span(start=error.start, end=error.end)
+        raise shown.fault(sql, span, error.message, hint=error.hint) from error
     _check_calls(tree, calls)
     frames_given = {fold(name): frame for name, frame in (given or {}).items()}
     frames_given |= {call.stand_in: call.frame(door, args or {}) for call in calls}
@@ -96,6 +108,7 @@ def frame_of(
     aliases = {call.stand_in: call.function for call in calls}
     text, frames = _with_frames(door, sql, tree, frames_given, shown, own, aliases)
     left = _args_left(tree, calls, args or {})
+    check_settings(door.spark, sql, tree)
     with shown.spark_faults():
         return door.spark.sql(text, left or None, **frames)
 
@@ -121,9 +134,7 @@ def _args_left(tree: exp.Expr, calls: Iterable[Call], args: Mapping[str, Any]) -
 def parse(sql: str, shown: Shown) -> exp.Expr:
     """The tree of a query, which is only looked at."""
     try:
-        return sqlglot.parse_one(sql, dialect="spark")
-    except RecursionError as error:
-        raise InvalidError("this query is nested too deeply to be read") from error
+        return spark_sql.parse_one(sql)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise _parse_fault(sql, shown, first) from error
@@ -150,15 +161,8 @@ def _parse_fault(sql: str, shown: Shown, facts: Mapping[str, Any]) -> InvalidErr
 
 
 def _named_tables(tree: exp.Expr) -> Iterator[_Named]:
-    for table in tree.find_all(exp.Table):
-        name = table.this
-        if not isinstance(name, exp.Identifier) or "start" not in name.meta:
-            continue  # a function
-        if table.find_ancestor(exp.Hint):
-            continue  # an alias, in a comment of which sqlglot counts the letters anew
-        schema = table.args.get("db")
-        if schema is None and _is_local(table, fold(name.name)):
-            continue
+    for table in named_tables(tree):
+        name, schema = table.this, table.args.get("db")
         first = schema if schema is not None else name
         if table.args.get("catalog") is not None:
             first = table.args["catalog"]
@@ -168,29 +172,6 @@ def _named_tables(tree: exp.Expr) -> Iterator[_Named]:
             name=name.name,
             span=Span(start=first.meta["start"], end=name.meta["end"] + 1),
         )
-
-
-def _is_local(table: exp.Table, name: str) -> bool:
-    """Whether a WITH around a table gives it its name."""
-    below: exp.Expr = table
-    above = table.parent
-    while above is not None:
-        found = above.args.get("with_") or above.args.get("with")
-        if isinstance(above, exp.With):
-            # Inside of a WITH, what was named before is known, and with RECURSIVE also itself.
-            for cte in above.expressions:
-                if cte is below and not above.args.get("recursive"):
-                    break
-                if fold(cte.alias) == name:
-                    return True
-        elif found is not None and found is not below and name in _given_names(found):
-            return True
-        below, above = above, above.parent
-    return False
-
-
-def _given_names(found: exp.With) -> set[str]:
-    return {fold(cte.alias) for cte in found.expressions}
 
 
 def _with_frames(
@@ -307,8 +288,7 @@ def _frame(
             raise place.fault(str(error)) from error
         if at is not None and fold(named.full) in {fold(n) for n in _names(door.tables(at))}:
             raise place.fault(f"{named.full} has been dropped since") from error
-        session = door.runtime.spark.session
-        if named.schema is None and session is not None and _is_temporary(session, named.name):
+        if named.schema is None and _is_the_owners(door.runtime, named.name):
             return None
         known = [*door.tables(), *door.views()]
         shown = named.full if named.schema is not None else f"main.{named.name}"
@@ -323,7 +303,11 @@ def _names(names: list[str]) -> list[str]:
     return [quoted_name(*name.split(".", 1)) for name in names]
 
 
-def _is_temporary(session: Any, name: str) -> bool:
+def _is_the_owners(runtime: Runtime, name: str) -> bool:
+    """Whether a name is that of a temporary view which the lake's owner may read."""
+    session = runtime.spark.session
+    if session is None or runtime.tenant != DEFAULT_TENANT or fold(name).startswith(_OURS):
+        return False
     return bool(session.catalog.tableExists(types.quote(name)))
 
 

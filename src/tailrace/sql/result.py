@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 
+from tailrace.arguments import Between, checked
 from tailrace.sql.shown import Shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# As many as Spark takes for a number of rows.
+Rows = Annotated[int, Between(0, 2**31 - 1)]
 
+
+@checked
 class Result:
     """The result of `lake.sql(…)`.
 
@@ -63,7 +68,7 @@ class Result:
             self._table = pa.Table.from_pylist([dict(row) for row in self._rows], schema=schema)
         return self._table
 
-    def to_pylist(self, limit: int | None = None) -> list[dict[str, Any]]:
+    def to_pylist(self, limit: Rows | None = None) -> list[dict[str, Any]]:
         """The rows as dicts; with a limit, Spark computes no more of them."""
         if not self.is_query:
             return [dict(row) for row in self._rows[:limit]]
@@ -81,7 +86,7 @@ class Result:
         with self._shown.spark_faults():
             return list(self.to_df().collect())
 
-    def show(self, limit: int = 20) -> None:
+    def show(self, limit: Rows = 20) -> None:
         """Print the first rows, as Spark does."""
         self.to_df().show(limit, truncate=False)
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.sql.fault import Span, fault
-
-
-class _Tokenizer(Spark.Tokenizer):
-    """Spark's tokens, one for each word: sqlglot takes the rest of a command as one text."""
-
-    COMMANDS = set()  # noqa: RUF012  (sqlglot's own way)
-    KEYWORDS = {  # noqa: RUF012
-        word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if " " not in word
-    }
-
+from tailrace.store import spark_words
 
 # What opens a string or a name, and how a message calls it.
 _QUOTES = {"'": "this text has no end", '"': "this text has no end", "`": "this name has no end"}
@@ -54,7 +44,7 @@ def statements(text: str) -> Iterator[Statement]:
 def is_complete(text: str) -> bool:
     """Whether a text ends with a semicolon, for a shell that asks for more lines until then."""
     try:
-        tokens = list(_Tokenizer(dialect="spark").tokenize(text))
+        tokens = spark_words.tokens_of(text)
     except TokenError:
         return False
     return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
@@ -63,7 +53,7 @@ def is_complete(text: str) -> bool:
 def tokens_of(text: str) -> list[Token]:
     """All tokens; a string or comment that never ends is an InvalidError."""
     try:
-        return list(_Tokenizer(dialect="spark").tokenize(text))
+        return spark_words.tokens_of(text)
     except TokenError as error:
         span, message = _unended(text)
         raise fault(text, span, message, hint="close it with the same mark") from error

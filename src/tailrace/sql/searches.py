@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
@@ -249,8 +249,8 @@ def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def _tree(call: Call, span: Span) -> exp.Expr:
     try:
-        return sqlglot.parse_one(call.sql[span.start : span.end], dialect="spark")
-    except (ParseError, RecursionError) as error:
+        return spark_sql.parse_one(call.sql[span.start : span.end])
+    except ParseError as error:
         hint = _example(call.function)
         raise call.shown.fault(call.sql, span, "this is no argument", hint=hint) from error
 

@@ -16,9 +16,10 @@ import numpy as np
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.catalog.database import CommitLostError
 from tailrace.errors import ConflictError
 from tailrace.store import keys as key_search
-from tailrace.store import lookup
+from tailrace.store import lookup, outcome
 from tailrace.store.commit_rows import Writer
 from tailrace.store.deletes import NOTHING, WrittenDeletes, union, write_deletes
 from tailrace.store.files import DataFile, Op
@@ -59,6 +60,13 @@ class Prepared:
 
 def commit(runtime: Runtime, work: Workspace, base: int) -> int:
     """Commit a workspace; returns the new snapshot, or the newest if none was needed."""
+    try:
+        return _commit(runtime, work, base)
+    except CommitLostError as lost:
+        return outcome.settle(runtime, work.id, lost)
+
+
+def _commit(runtime: Runtime, work: Workspace, base: int) -> int:
     for last in [False] * runtime.settings.commit_rounds + [True]:
         prepared = None
         if not last:
@@ -67,6 +75,7 @@ def commit(runtime: Runtime, work: Workspace, base: int) -> int:
             runtime.step("prepared")
         with runtime.database.lock() as connection:
             runtime.step("locked")
+            _check_key(connection, runtime, work)
             if prepared is None:
                 prepared = _prepare(runtime, connection, work, base)
             newest = lookup.newest_snapshot(connection)
@@ -84,17 +93,28 @@ def commit(runtime: Runtime, work: Workspace, base: int) -> int:
 
 def commit_callbacks(runtime: Runtime, work: Workspace) -> int:
     """Commit a workspace that touched no table and has no object: returns the newest snapshot."""
-    if not work.also:
+    if not work.also and work.idempotency_key is None:
         with runtime.database.read() as connection:
             return lookup.newest_snapshot(connection)
-    with runtime.database.lock() as connection:
-        runtime.step("locked")
-        newest = lookup.newest_snapshot(connection)
-        for also in work.also:
-            also(connection, newest)
-        runtime.step("rows written")
+    try:
+        with runtime.database.lock() as connection:
+            runtime.step("locked")
+            _check_key(connection, runtime, work)
+            newest = lookup.newest_snapshot(connection)
+            for also in work.also:
+                also(connection, newest)
+            outcome.enter(connection, runtime, work, newest)
+            runtime.step("rows written")
+    except CommitLostError as lost:
+        return outcome.settle(runtime, work.id, lost)
     runtime.step("committed")
     return newest
+
+
+def _check_key(connection: sa.Connection, runtime: Runtime, work: Workspace) -> None:
+    key = work.idempotency_key
+    if key is not None and outcome.of_key(connection, runtime.tenant, key) is not None:
+        raise ConflictError(f"another transaction with the idempotency key {key!r} was first")
 
 
 def _still_right(connection: sa.Connection, prepared: Prepared, newest: int) -> bool:

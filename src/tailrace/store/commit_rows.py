@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
-from tailrace.store import lookup
+from tailrace.store import lookup, outcome
 from tailrace.store.column_rows import column_rows
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
@@ -57,6 +57,7 @@ class Writer:
                 "this transaction was idle for too long and has expired: run it again"
             )
         if not self._work.needs_snapshot:
+            outcome.enter(self._connection, self._runtime, self._work, self._newest)
             for also in self._work.also:
                 also(self._connection, self._newest)
             return self._newest
@@ -72,6 +73,7 @@ class Writer:
             if view.info is not None:
                 self._create_view(view.info)
         self._finish()
+        outcome.enter(self._connection, self._runtime, self._work, self._snapshot)
         for also in self._work.also:
             also(self._connection, self._snapshot)
         # Last: jobs that this very commit drops are no longer there to follow a table.

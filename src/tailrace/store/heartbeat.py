@@ -8,15 +8,17 @@ then cannot commit any more.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.clock import Clock
+from tailrace.configuration import Configuration
 from tailrace.log import get_logger
-from tailrace.settings import Settings
 
 log = get_logger("tailrace.heartbeat")
 
@@ -24,9 +26,9 @@ log = get_logger("tailrace.heartbeat")
 class Heartbeat:
     """Registers transactions and renews them from a background thread."""
 
-    def __init__(self, database: Database, clock: Clock, settings: Settings) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
-        self._interval = settings.transaction_timeout.total_seconds() / 5
+        self._timeout = Configuration().transaction_timeout
         self._alive: set[str] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -86,12 +88,24 @@ class Heartbeat:
                     .values(heartbeat_at=self._clock.now())
                 )
 
+    def _learn(self) -> None:
+        """How long the lake's owner lets others wait, who may have changed it."""
+        with self._database.read() as connection:
+            known = configuration.read(connection)
+        self._timeout = known.transaction_timeout
+        self._database.commit_timeout = known.commit_timeout
+
     def _run(self) -> None:
-        while not self._stop.wait(self._interval):
-            try:
-                self.beat()
-            except Exception as error:  # noqa: BLE001  (the next may succeed, or the sweep decides)
-                log.warning("heartbeat failed", error=repr(error)[:500])
+        self._attempt(self._learn)
+        while not self._stop.wait(self._timeout.total_seconds() / 5):
+            self._attempt(self.beat)
+            self._attempt(self._learn)
+
+    def _attempt(self, what: Callable[[], None]) -> None:
+        try:
+            what()
+        except Exception as error:  # noqa: BLE001  (the next may succeed, or the sweep decides)
+            log.warning("heartbeat failed", error=repr(error)[:500])
 
     def close(self) -> None:
         """End the thread."""

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
+from tailrace.arguments import show
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
@@ -66,16 +67,29 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
     come in between.
     """
     if isinstance(at, bool) or not isinstance(at, int):
-        raise InvalidError(f"a snapshot is a number, not {at!r}")
+        raise InvalidError(f"a snapshot is a number, not {show(at)}")
     if 0 <= at < 2**63 and has_snapshot(connection, at):
         return
     low, high = oldest_snapshot(connection), newest_snapshot(connection)
     if 0 <= at < low:
         raise NotFoundError(
             f"the snapshot {at} was purged: this lake has {low} to {high}; "
-            "the setting snapshot_retention says how long they are kept"
+            "lake.configuration.snapshot_retention says how long they are kept"
         )
     raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
+
+
+def snapshot_at(connection: sa.Connection, moment: datetime) -> int | None:
+    """The snapshot that was the newest at a moment; None if the lake has none that old."""
+    s = t.snapshot.c
+    # By the first one after, because the clocks of those who commit may differ a little.
+    after = sa.select(sa.func.min(s.snapshot_id)).where(s.snapshot_time > moment)
+    first = connection.execute(after).scalar_one()
+    newest = sa.select(sa.func.max(s.snapshot_id))
+    if first is not None:
+        newest = newest.where(s.snapshot_id < first)
+    found = connection.execute(newest).scalar_one()
+    return None if found is None else int(found)
 
 
 def snapshot_time(connection: sa.Connection, at: int) -> datetime | None:

@@ -12,9 +12,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import stats
 from tailrace.store.files import ColumnStats
@@ -25,6 +26,7 @@ from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo
 from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
+from tailrace.store.spark_text import check_condition, check_settings
 
 Stats = Mapping[int, Mapping[int, ColumnStats]]
 
@@ -45,6 +47,7 @@ def matching(
     runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], Stats]
 ) -> Places:
     """The places of a scan's rows for which a predicate is true."""
+    predicate = check_condition(runtime.spark, predicate, of=scan.table.full_name)
     conditions = list(necessary_conditions(predicate, scan.table))
     said = local.say(predicate, scan.table)
     asked = {column.id for column, _, _ in conditions}
@@ -70,6 +73,7 @@ def _is_small(runtime: Runtime, scan: Scan, said: local.Said, known: Stats) -> b
 def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
     from pyspark.sql import functions as F
 
+    check_settings(runtime.spark(), predicate)
     rows = to_df(runtime, scan, places=True)
     try:
         return collect_places(rows.where(F.expr(predicate)), scan.files)
@@ -83,8 +87,8 @@ def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
 def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition]:
     """Comparisons of a column with a literal that hold for every row that matches."""
     try:
-        tree = sqlglot.parse_one(predicate, dialect="spark")
-    except (sqlglot.errors.SqlglotError, RecursionError):
+        tree = spark_sql.parse_one(predicate)
+    except SqlglotError:
         return  # Spark will say what is wrong with it, or knows better
     for name in tree.find_all(exp.Column):
         if name.name.casefold() in RESERVED:

@@ -18,8 +18,10 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
-from tailrace.store import lookup, purge_rows
+from tailrace.configuration import Configuration
+from tailrace.store import lookup, outcome, purge_rows
 from tailrace.store.purge_rows import KIND
 from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due, is_due, schedule
@@ -69,9 +71,10 @@ class Needs(Protocol):
 def purge(runtime: Runtime, needs: Needs, *, stop: threading.Event | None = None) -> Purge:
     """Remove what is not needed; `stop` ends it early, and the next one goes on."""
     with runtime.database.read() as connection:
-        oldest, has_work = connection.execute(_question(runtime)).one()
+        now, kept = runtime.clock.now(), configuration.read(connection)
+        oldest, has_work = connection.execute(_question(now, kept)).one()
     if not has_work:
-        return Purge(at=runtime.clock.now(), horizon=oldest, held_by=None)
+        return Purge(at=now, horizon=oldest, held_by=None)
     run = _Run(runtime, needs, stop or threading.Event())
     run.move_horizon()
     run.clean_tables()
@@ -86,10 +89,10 @@ def purges(connection: sa.Connection, limit: int) -> list[Purge]:
     return [Purge(**{n: getattr(row, n) for n in names}) for row in connection.execute(query)]
 
 
-def _question(runtime: Runtime) -> sa.Select[int, bool]:
+def _question(now: datetime, kept: Configuration) -> sa.Select[int, bool]:
     """The oldest snapshot, and whether there may be something to do: asked often, by indexes."""
     s = t.snapshot.c
-    cutoff = runtime.clock.now() - runtime.settings.snapshot_retention
+    cutoff = now - kept.snapshot_retention
     # The oldest may go when the next one is old enough to be what time travel finds.
     second = sa.select(s.snapshot_time).order_by(s.snapshot_id).offset(1).limit(1)
     return sa.select(
@@ -97,7 +100,7 @@ def _question(runtime: Runtime) -> sa.Select[int, bool]:
         sa.or_(
             second.scalar_subquery() <= cutoff,
             sa.exists().where(t.task.c.kind == KIND),
-            sa.exists().where(is_due(runtime)),
+            sa.exists().where(is_due(now, kept)),
         ),
     )
 
@@ -136,17 +139,11 @@ class _Run:
 
     def _span(self, connection: sa.Connection) -> tuple[int, int]:
         """The oldest snapshot, and the one that was the newest when the retention began."""
-        s = t.snapshot.c
-        cutoff = self._runtime.clock.now() - self._runtime.settings.snapshot_retention
-        # By the first one after, because the clocks of those who commit may differ a little.
-        after = sa.select(sa.func.min(s.snapshot_id)).where(s.snapshot_time > cutoff)
-        first = connection.execute(after).scalar_one()
-        newest = sa.select(sa.func.max(s.snapshot_id))
-        if first is not None:
-            newest = newest.where(s.snapshot_id < first)
+        kept = configuration.read(connection)
+        cutoff = self._runtime.clock.now() - kept.snapshot_retention
         oldest = lookup.oldest_snapshot(connection)
-        found = connection.execute(newest).scalar_one()
-        return oldest, oldest if found is None else int(found)
+        found = lookup.snapshot_at(connection, cutoff)
+        return oldest, oldest if found is None else found
 
     def _target(self, connection: sa.Connection) -> tuple[int, int]:
         """The oldest snapshot, and the one that is to be the oldest."""
@@ -161,7 +158,7 @@ class _Run:
 
     def _transactions(self, connection: sa.Connection, limit: int) -> list[Need]:
         c = t.transaction.c
-        alive = self._runtime.clock.now() - self._runtime.settings.transaction_timeout
+        alive = self._runtime.clock.now() - configuration.read(connection).transaction_timeout
         query = sa.select(c.base_snapshot, c.started_at).where(
             c.base_snapshot < limit, c.heartbeat_at >= alive
         )
@@ -180,6 +177,7 @@ class _Run:
         purge_rows.anchor_versions(connection, horizon)
         connection.execute(sa.delete(t.view).where(t.view.c.end_snapshot <= horizon))
         connection.execute(sa.delete(t.tag).where(t.tag.c.end_snapshot <= horizon))
+        outcome.forget(connection, horizon, self._runtime.clock.now())
         purge_rows.enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
         segments = purge_rows.take_segments(connection, horizon)
         schedule(connection, [(i, path) for i, path, _ in segments], self._runtime.clock.now())

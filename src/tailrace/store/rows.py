@@ -6,6 +6,7 @@ local input and in Spark's workers for a DataFrame.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.store import types
 from tailrace.store.schema import Column, TableInfo
@@ -30,13 +32,19 @@ def is_spark(rows: object) -> bool:
     return hasattr(rows, "mapInArrow") and hasattr(rows, "sparkSession")
 
 
+def _is_pandas(rows: object) -> bool:
+    """Whether rows are a pandas DataFrame, without importing pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(rows, pandas.DataFrame)
+
+
 def to_arrow(rows: object, table: TableInfo, columns: Sequence[Column]) -> pa.Table:
     """Local rows as an Arrow table with just these columns, by their names."""
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, list | tuple):
         return _from_dicts(rows, table, columns)
-    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
+    if _is_pandas(rows):
         return _from_pandas(rows, table, columns)
     if not isinstance(rows, pa.Table):
         raise InvalidError(
@@ -59,9 +67,9 @@ def only_columns(rows: Any, columns: Sequence[Column]) -> Any:
         ]
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    names = rows.column_names if isinstance(rows, pa.Table) else getattr(rows, "columns", None)
-    if names is None:
+    if not (isinstance(rows, pa.Table) or is_spark(rows) or _is_pandas(rows)):
         return rows
+    names = rows.column_names if isinstance(rows, pa.Table) else rows.columns
     kept = [name for name in names if str(name).casefold() in wanted]
     if is_spark(rows):
         return rows.select(*(types.quote(name) for name in kept))
@@ -75,9 +83,9 @@ def match_names(
     folded: dict[str, str] = {}
     for name in given:
         if not isinstance(name, str):
-            raise InvalidError(f"{table.full_name}: the column name {name!r} is not text")
+            raise InvalidError(f"{table.full_name}: the column name {show(name)} is not text")
         if name.casefold() in folded:
-            raise InvalidError(f"{table.full_name}: the column {name!r} was given twice")
+            raise InvalidError(f"{table.full_name}: the column {show(name)} was given twice")
         folded[name.casefold()] = name
     missing = [column.name for column in columns if column.name.casefold() not in folded]
     if missing:
@@ -97,7 +105,7 @@ def match_names(
 def _from_dicts(rows: Sequence[Any], table: TableInfo, columns: Sequence[Column]) -> pa.Table:
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise InvalidError(f"{table.full_name}: row {number} is not a dict but {row!r}")
+            raise InvalidError(f"{table.full_name}: row {number} is not a dict but {show(row)}")
     shapes = {tuple(row) for row in rows}
     names: dict[str, str] = {column.name: column.name for column in columns}
     arrays = []

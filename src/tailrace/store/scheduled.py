@@ -11,7 +11,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
+from tailrace.configuration import Configuration
 from tailrace.store.runtime import Runtime
 
 
@@ -25,10 +27,9 @@ def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: d
         connection.execute(sa.insert(t.scheduled_for_deletion), rows)
 
 
-def is_due(runtime: Runtime) -> sa.ColumnElement[bool]:
+def is_due(now: datetime, kept: Configuration) -> sa.ColumnElement[bool]:
     """The condition that an object has been waiting for long enough."""
-    moment = runtime.clock.now() - runtime.settings.object_grace
-    return t.scheduled_for_deletion.c.schedule_start < moment
+    return t.scheduled_for_deletion.c.schedule_start < now - kept.object_grace
 
 
 def delete_due(
@@ -41,9 +42,10 @@ def delete_due(
     `also` is told how many, in the transaction that forgets them.
     """
     table = t.scheduled_for_deletion
-    query = sa.select(table.c.data_file_id, table.c.path).where(is_due(runtime)).limit(limit)
+    query = sa.select(table.c.data_file_id, table.c.path).limit(limit)
     with runtime.database.read() as connection:
-        rows = connection.execute(query).all()
+        due = is_due(runtime.clock.now(), configuration.read(connection))
+        rows = connection.execute(query.where(due)).all()
     if not rows:
         return 0
     runtime.storage.delete(row.path for row in rows)

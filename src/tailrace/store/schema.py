@@ -16,6 +16,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 import pyarrow as pa
 
+from tailrace.arguments import LONGEST_NAME, LONGEST_TABLE_NAME, is_text, show
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import types
 
@@ -144,24 +145,41 @@ class TableInfo:
         return replace(self, columns=tuple(changed))
 
     def with_column(self, name: str, kind: pa.DataType, *, nullable: bool = True) -> TableInfo:
-        check_name(name, "column")
-        _check_fields(name, kind)
-        _check_reserved(name, self)
-        if any(column.name.casefold() == name.casefold() for column in self.columns):
-            raise InvalidError(f"{self.full_name} already has a column {name!r}")
-        number = self.next_column_id
-        inner = tuple(range(number + 1, number + 1 + nested_count(kind)))
-        physical = name
-        while physical.casefold() in self.physical_names:
-            physical = f"{physical}_{number}"
-        column = Column(
-            id=number, name=name, physical=physical, type=kind, nullable=nullable, inner=inner
-        )
+        return self.with_columns([(name, kind, nullable)])
+
+    def with_columns(self, columns: Iterable[tuple[str, pa.DataType, bool]]) -> TableInfo:
+        """With more columns, all at once: one after the other, many would take long."""
+        names = {column.name.casefold() for column in self.columns}
+        physical_names, number, made = set(self.physical_names), self.next_column_id, []
+        for name, kind, nullable in columns:
+            check_name(name, "column")
+            types.check_depth(kind)
+            _check_fields(name, kind)
+            _check_reserved(name, self)
+            if name.casefold() in names:
+                raise InvalidError(f"{self.full_name} already has a column {name!r}")
+            names.add(name.casefold())
+            inner = tuple(range(number + 1, number + 1 + nested_count(kind)))
+            physical = name
+            while physical.casefold() in physical_names:
+                physical = f"{physical}_{number}"
+            physical_names.add(physical.casefold())
+            made.append(
+                Column(
+                    id=number,
+                    name=name,
+                    physical=physical,
+                    type=kind,
+                    nullable=nullable,
+                    inner=inner,
+                )
+            )
+            number += 1 + len(inner)
         return replace(
             self,
-            columns=(*self.columns, column),
-            next_column_id=number + 1 + len(inner),
-            physical_names=self.physical_names | {physical.casefold()},
+            columns=(*self.columns, *made),
+            next_column_id=number,
+            physical_names=frozenset(physical_names),
         )
 
     def without_column(self, name: str) -> TableInfo:
@@ -201,9 +219,11 @@ def new_columns(
     for name in key:
         check_name(name, "key column")
     wanted = {name.casefold() for name in key}
-    for name, kind, nullable in columns:
-        check_name(name, "column")
-        table = table.with_column(name, kind, nullable=nullable and name.casefold() not in wanted)
+
+    def is_nullable(name: object, nullable: bool) -> bool:  # noqa: FBT001
+        return nullable and not (isinstance(name, str) and name.casefold() in wanted)
+
+    table = table.with_columns((n, kind, is_nullable(n, given)) for n, kind, given in columns)
     if not table.columns:
         raise InvalidError(f"{table.full_name} needs at least one column")
     if len(wanted) != len(key):
@@ -225,9 +245,14 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
     """
     if isinstance(given, pa.Schema):
         return [(f.name, types.canonical(f.type), f.nullable) for f in given]
-    if hasattr(given, "jsonValue"):
-        fields = given.jsonValue()["fields"]
-        return [(f["name"], types.from_spark(f["type"]), f["nullable"]) for f in fields]
+    if hasattr(given, "jsonValue") and hasattr(given, "fields"):
+        try:
+            fields = given.jsonValue()["fields"]
+            return [(f["name"], types.from_spark(f["type"]), f["nullable"]) for f in fields]
+        except RecursionError:
+            raise InvalidError(
+                f"a type has at most {types.DEEPEST} types inside each other"
+            ) from None
     if isinstance(given, dict):
         result = []
         for name, text in given.items():
@@ -235,8 +260,8 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
                 result.append((name, types.canonical(text), True))
                 continue
             if not isinstance(text, str):
-                raise InvalidError(f"the type of column {name!r} must be text, as in 'bigint'")
-            plain = re.sub(r"\s+not\s+null\s*$", "", text, flags=re.IGNORECASE)
+                raise InvalidError(f"the type of column {show(name)} must be text, as in 'bigint'")
+            plain = re.sub(r"(?<!\s)\s+not\s+null\s*$", "", text, flags=re.IGNORECASE)
             result.append((name, types.parse_type(plain), plain == text))
         return result
     raise InvalidError("give columns as a dict of Spark type names, an Arrow or a Spark schema")
@@ -244,8 +269,12 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
 
 def check_name(name: object, what: str) -> None:
     """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
-    if not isinstance(name, str) or not name or len(name) > 255 or "\0" in name:
-        raise InvalidError(f"a {what} needs a name of 1 to 255 characters, not {name!r}")
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not is_text(name):
+        raise InvalidError(
+            f"a {what} needs a name of 1 to {LONGEST_NAME} characters, not {show(name)}"
+        )
+    if "${" in name:
+        raise InvalidError(f"the {what} name {name!r} has a variable of Spark's: leave out ${{")
 
 
 def is_hidden(name: str) -> bool:
@@ -290,7 +319,12 @@ def fold(name: str) -> str:
 def split_name(name: object) -> tuple[str, str]:
     """`"orders"` is ("main", "orders"); a name with dots in it is quoted with backticks."""
     if not isinstance(name, str):
-        raise InvalidError(f"a table's name is text such as 'sales.orders', not {name!r}")
+        raise InvalidError(f"a table's name is text such as 'sales.orders', not {show(name)}")
+    if len(name) > LONGEST_TABLE_NAME:
+        raise InvalidError(
+            f"a table's name has at most {LONGEST_TABLE_NAME} characters, not {len(name):,}: "
+            f"{show(name)}"
+        )
     parts = re.findall(r"(?:`((?:[^`]|``)+)`|([^.`]+))(?:\.(?!$)|$)", name)
     found = [quoted.replace("``", "`") or plain for quoted, plain in parts]
     if len(found) not in (1, 2) or _joined(parts) != name:

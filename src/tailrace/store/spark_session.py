@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 log = get_logger("tailrace.spark")
 
+# Texts of users are checked before Spark gets them (`spark_text`). Beside that, in sessions of our
+# own, Spark neither takes a path for a table, nor puts its settings and environment into a text.
+_CLOSED = {"spark.sql.runSQLOnFiles": "false", "spark.sql.variable.substitute": "false"}
+
 _lock = Lock()
 _beside: WeakKeyDictionary[SparkSession, dict[str, SparkSession]] = WeakKeyDictionary()
 _made: WeakSet[SparkSession] = WeakSet()  # all of those that are beside, or were
@@ -196,6 +200,7 @@ def _start_spark() -> SparkSession:
     return (
         SparkSession.builder.appName("tailrace")
         .master("local[*]")
+        .config(map={**_CLOSED})
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
@@ -241,7 +246,7 @@ def session_beside(
                 return session
             found = made[name] = make()
             _made.add(found)
-            for key, value in settings.items():
+            for key, value in {**_CLOSED, **settings}.items():
                 found.conf.set(key, value)
     if not is_classic(session):
         # Each client of Connect has tags of its own; a classic session's are the context's.

@@ -14,6 +14,7 @@ from posixpath import basename
 
 import sqlalchemy as sa
 
+from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.store.runtime import Runtime
@@ -41,10 +42,9 @@ def sweep(runtime: Runtime) -> Sweep:
             listed.setdefault(match.group(1), []).append(path)
     now = runtime.clock.now()
     with runtime.database.write() as connection:
+        alive = now - configuration.read(connection).transaction_timeout
         expired = connection.execute(
-            sa.delete(t.transaction).where(
-                t.transaction.c.heartbeat_at < now - runtime.settings.transaction_timeout
-            )
+            sa.delete(t.transaction).where(t.transaction.c.heartbeat_at < alive)
         ).rowcount
     runtime.step("transactions expired")
     with runtime.database.read() as connection:

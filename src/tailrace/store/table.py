@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import sqlalchemy as sa
 
+from tailrace.arguments import Name, checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import changes as feed
 from tailrace.store import lookup, spark_scan
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction
 
 
+@checked
 class Table:
     """One table of a lake.
 
@@ -147,19 +149,19 @@ class Table:
         """
         return self._write(lambda txn: txn.delete(self._schema, self._name, what))
 
-    def add_column(self, name: str, kind: str) -> int | None:
+    def add_column(self, name: Name, kind: str) -> int | None:
         """Add a column; it is NULL in the rows that exist."""
         return self._alter(lambda table: table.with_column(name, parse_type(kind)))
 
-    def drop_column(self, name: str) -> int | None:
+    def drop_column(self, name: Name) -> int | None:
         """Drop a column. Older snapshots still have it."""
         return self._alter(lambda table: table.without_column(name))
 
-    def rename_column(self, old: str, new: str) -> int | None:
+    def rename_column(self, old: Name, new: Name) -> int | None:
         """Give a column another name; no file is touched."""
         return self._alter(lambda table: table.with_renamed(old, new))
 
-    def widen_column(self, name: str, kind: str) -> int | None:
+    def widen_column(self, name: Name, kind: str) -> int | None:
         """Change a column's type to one that holds all of its values; no file is touched."""
         return self._alter(lambda table: table.with_widened(name, parse_type(kind)))
 

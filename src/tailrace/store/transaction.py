@@ -20,9 +20,10 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
+from tailrace.arguments import checked
 from tailrace.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from tailrace.store import keys as key_search
-from tailrace.store import lookup
+from tailrace.store import lookup, outcome
 from tailrace.store import rows as row_checks
 from tailrace.store.commit import commit, commit_callbacks
 from tailrace.store.deletes import union
@@ -62,6 +63,7 @@ class Begun:
     base: int  # the snapshot that it reads
 
 
+@checked
 class Transaction:
     """Begun by `lake.transaction()`; used as a context manager, it commits at the end."""
 
@@ -73,28 +75,64 @@ class Transaction:
         check: Callable[[], None] | None = None,
         lent: bool = False,
         begun: Begun | None = None,
+        idempotency_key: str | None = None,
     ) -> None:
         """`check` may stop it at any call. While it is `lent`, its owner alone ends it.
 
-        With `begun`, it is the rest of a transaction that was handed over.
+        With `begun`, it is the rest of a transaction that was handed over. Of those with the same
+        `idempotency_key` one commits, once; the others end as if they had been that one.
         """
         self._runtime = runtime
         self._heartbeat = heartbeat
         self._job_ids: set[int] = set()  # jobs whose output it may write
         self._check = check
         self.lent = lent
-        self._work = Workspace(id=secrets.token_hex(8) if begun is None else begun.id)
+        self._work = Workspace(
+            id=secrets.token_hex(8) if begun is None else begun.id,
+            idempotency_key=idempotency_key,
+        )
         self._registered = begun is not None
         self._lock = Lock()
         self._open = True
+        # The snapshot of the transaction that had the idempotency key before.
+        self._done: int | None = None
         if begun is None:
-            with runtime.database.read() as connection:
-                self.base = lookup.newest_snapshot(connection)
+            with runtime.database.read_at_once() as connection:
+                self.base = self._begin(connection)
         else:
             self.base = begun.base
             heartbeat.renew(begun.id)
         # The snapshot that the commit created; the base while there is none.
         self.snapshot = self.base
+
+    def _begin(self, connection: sa.Connection) -> int:
+        """The snapshot to read."""
+        key = self._work.idempotency_key
+        if key is not None:
+            self._done = outcome.of_key(connection, self._runtime.tenant, key)
+        if self._done is None:
+            return lookup.newest_snapshot(connection)
+        # What that one read: so the same statements do the same again, and are then given up.
+        base = max(self._done - 1, 0)
+        if not lookup.has_snapshot(connection, base):
+            raise InvalidError(
+                f"the idempotency key {key!r} was used long ago, for snapshot {self._done}: "
+                "what it did is not done again; take another key for something new"
+            )
+        return base
+
+    @property
+    def id(self) -> str:
+        """What names this transaction in the catalog: see `lake.outcome`."""
+        return self._work.id
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether one with its idempotency key has committed before it began.
+
+        Its writes then have no effect, and its commit returns the snapshot of then.
+        """
+        return self._done is not None
 
     @property
     def runtime(self) -> Runtime:
@@ -485,20 +523,38 @@ class Transaction:
         """Make everything visible as one snapshot, and return its number."""
         self._check_lent()
         self._check_open()
+        if self._done is not None:
+            self.rollback()
+            self.snapshot = self._done
+            return self.snapshot
         try:
             if not self._registered and not self._work.needs_snapshot:
                 self.snapshot = commit_callbacks(self._runtime, self._work)
-            elif self._work.needs_snapshot or self._work.also:
+            elif self._work.needs_snapshot or self._work.also or self._work.idempotency_key:
                 self._register()
                 self.snapshot = commit(self._runtime, self._work, self.base)
                 self._heartbeat.forget(self._work.id)
             elif self._registered:
                 self._heartbeat.remove(self._work.id)
+        except ConflictError:
+            self.rollback()
+            done = self._first_with_key()
+            if done is None:
+                raise
+            self.snapshot = done
         except BaseException:
             self.rollback()
             raise
         self._open = False
         return self.snapshot
+
+    def _first_with_key(self) -> int | None:
+        """The snapshot of a transaction that had the same idempotency key and was first."""
+        key = self._work.idempotency_key
+        if key is None:
+            return None
+        with self._runtime.database.read() as connection:
+            return outcome.of_key(connection, self._runtime.tenant, key)
 
     def rollback(self) -> None:
         """Give everything up. Its objects are deleted now or, if that fails, by the sweep."""

@@ -12,7 +12,12 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
+
+# Of a type: types inside each other, and characters of its name.
+DEEPEST, LONGEST = 32, 100_000
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
@@ -71,20 +76,53 @@ _WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {
 def parse_type(text: str) -> pa.DataType:
     """The type that a Spark type name stands for, for example `map<string, decimal(12,2)>`."""
     if not isinstance(text, str):
-        raise InvalidError(f"a type is text, as in 'bigint', and not {text!r}")
+        raise InvalidError(f"a type is text, as in 'bigint', and not {show(text)}")
     plain = _FROM_SPARK.get(text.strip().lower())
     if plain is not None:
         return plain
+    _check_size(text)
     try:
+        # Alone, sqlglot overlooks what follows a type; inside of a cast it doesn't. That comes
+        # first, because its work is bounded.
+        whole = spark_sql.parse_one(f"CAST(x AS {text})")
         tree = exp.DataType.build(text, dialect="spark")
-        # Alone, sqlglot overlooks what follows a type; inside of a cast it doesn't.
-        whole = sqlglot.parse_one(f"CAST(x AS {text})", dialect="spark")
     except (sqlglot.errors.SqlglotError, ValueError) as error:
-        raise InvalidError(f"cannot read the type {text!r}: write it as Spark SQL does") from error
+        raise InvalidError(
+            f"cannot read the type {show(text)}: write it as Spark SQL does"
+        ) from error
     more = {key for key, value in whole.args.items() if value} - {"this", "to"}
     if not isinstance(whole, exp.Cast) or not isinstance(whole.this, exp.Column) or more:
-        raise InvalidError(f"cannot read the type {text!r}: write it as Spark SQL does")
+        raise InvalidError(f"cannot read the type {show(text)}: write it as Spark SQL does")
     return _from_tree(tree, text)
+
+
+def _check_size(text: str) -> None:
+    """A type can be too long or too deep to be of use, and takes long to read."""
+    depth = deepest = 0
+    for mark in text:
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark, 0)
+        deepest = max(deepest, depth)
+    if len(text) > LONGEST or deepest > DEEPEST:
+        raise InvalidError(
+            f"the type {show(text)} is too large: at most {LONGEST:,} characters are read, and "
+            f"{DEEPEST} types inside each other"
+        )
+
+
+def check_depth(kind: pa.DataType) -> None:
+    """Refuse a type that is nested too deeply, before anything goes down into it."""
+    level = [kind]
+    for _ in range(DEEPEST + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise InvalidError(f"a type has at most {DEEPEST} types inside each other")
+
+
+def _inside(kind: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_dictionary(kind):
+        return [kind.value_type]
+    return [kind.field(number).type for number in range(kind.num_fields)]
 
 
 def _from_tree(tree: exp.DataType, text: str) -> pa.DataType:
@@ -113,7 +151,7 @@ def _from_tree(tree: exp.DataType, text: str) -> pa.DataType:
     if found is None:
         known = ", ".join(sorted(spark for _, spark, _ in _ATOMIC))
         raise InvalidError(
-            f"the type {text!r} is not supported: use {known}, decimal(p,s), "
+            f"the type {show(text)} is not supported: use {known}, decimal(p,s), "
             "or array, struct and map of these"
         )
     return found
@@ -145,6 +183,11 @@ def map_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
 
 def canonical(given: pa.DataType) -> pa.DataType:
     """The type in which a lake stores values of an Arrow type that came from outside."""
+    check_depth(given)
+    return _canonical(given)
+
+
+def _canonical(given: pa.DataType) -> pa.DataType:
     if given in _TO_SPARK:
         return given
     if pa.types.is_large_string(given) or pa.types.is_string_view(given):
@@ -160,13 +203,13 @@ def canonical(given: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(given) and given.precision <= 38 and given.scale >= 0:
         return pa.decimal128(given.precision, given.scale)
     if pa.types.is_dictionary(given):
-        return canonical(given.value_type)
+        return _canonical(given.value_type)
     if pa.types.is_map(given):
-        return map_of(canonical(given.key_type), canonical(given.item_type))
+        return map_of(_canonical(given.key_type), _canonical(given.item_type))
     if _is_list(given):
-        return list_of(canonical(given.value_type))
+        return list_of(_canonical(given.value_type))
     if pa.types.is_struct(given) and given.num_fields:
-        return pa.struct([pa.field(f.name, canonical(f.type)) for f in given])
+        return pa.struct([pa.field(f.name, _canonical(f.type)) for f in given])
     raise InvalidError(f"values of the Arrow type {given} cannot be stored in a lake")
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.store.schema import check_name
 
@@ -36,7 +37,7 @@ class ViewInfo:
 def check_definition(sql: object, columns: Iterable[str]) -> tuple[str, ...]:
     """Refuse what cannot be stored; returns the columns."""
     if not isinstance(sql, str) or not sql.strip() or "\0" in sql:
-        raise InvalidError(f"a view needs the text of a query, not {sql!r}")
+        raise InvalidError(f"a view needs the text of a query, not {show(sql)}")
     names = tuple(columns)
     for name in names:
         check_name(name, "column")

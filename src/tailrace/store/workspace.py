@@ -69,6 +69,7 @@ class Workspace:
     """Everything that a transaction is going to commit."""
 
     id: str
+    idempotency_key: str | None = None  # one transaction with this key commits, no second
     tables: dict[tuple[str, str], TableWork] = field(default_factory=dict)  # by folded names
     # Committed tables that were dropped, and whose name was then given to another.
     replaced: list[TableWork] = field(default_factory=list)

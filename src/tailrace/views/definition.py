@@ -14,14 +14,17 @@ from datetime import UTC, datetime
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
+from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
+from tailrace.store.spark_words import Word, without_comments
 from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
 from tailrace.store.types import spark_type
 from tailrace.views.layout import VISIBLE, Layout, layout_of
 from tailrace.views.plan import depth
 from tailrace.views.scope import Source, SourceColumn, UnsupportedError, balanced
-from tailrace.views.time_windows import restore_windows, with_readable_windows
+from tailrace.views.time_windows import READABLE, restore_windows, with_readable_windows
 from tailrace.views.translate import translate
 
 # How many operators may be above each other, and frames that are kept free when a view is created:
@@ -60,6 +63,7 @@ class Definition:
     tree: exp.Query  # without stars, and with the moment in place of its functions
     inputs: dict[str, Input] = field(default_factory=dict)  # by the folded name in the query
     moments: tuple[str, ...] = ()
+    functions: tuple[Word, ...] = ()  # that it calls, and that are none of Spark's
     layout: Layout | None = None
     reason: str = ""  # why there is no layout
     types: dict[str, exp.DataType] = field(default_factory=dict)  # of the plan's columns
@@ -83,35 +87,38 @@ def name_of(table: TableInfo) -> str:
     return quoted_name(table.schema, table.name)
 
 
-def parse(text: object) -> exp.Query:
-    """One query in Spark SQL."""
+def parse(text: object) -> tuple[exp.Query, tuple[Word, ...]]:
+    """One query in Spark SQL, and the functions in it that are none of Spark's."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidError("a view needs a query: SELECT …")
     try:
-        parsed = sqlglot.parse(with_readable_windows(text), dialect="spark")
-        trees = [tree for tree in parsed if tree is not None]
+        plain = with_readable_windows(without_comments(text))
+        trees = spark_sql.parse(plain)
     except sqlglot.errors.SqlglotError as error:
         found = getattr(error, "errors", None) or [{"description": str(error)}]
         first = found[0]
         where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
         raise InvalidError(f"cannot read the query: {first['description']}{where}") from error
-    except RecursionError as error:
-        raise InvalidError(TOO_DEEP) from error
+    except spark_sql.TooDeepError as error:
+        raise InvalidError(f"{TOO_DEEP}: {spark_sql.LIMIT}") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
     tree = trees[0]
+    functions = tuple(word for word in check_query(plain, tree) if word.text != READABLE)
+    for table, given in list(spelled_otherwise(tree)):
+        table.this.set("this", given)  # a session may tell large letters from small ones
     restore_windows(tree)
     for call in list(tree.find_all(exp.Localtimestamp)):
         # Without parentheses, as sqlglot would write it, it would be a column.
         call.replace(exp.Anonymous(this="localtimestamp", expressions=[]))
     if tree.find(exp.Into, exp.Placeholder, exp.Parameter):
         raise InvalidError("a view's query has no INTO and no parameters")
-    return balanced(tree)
+    return balanced(tree), functions
 
 
 def define(text: str, find: Find, moment: datetime | None = None) -> Definition:
     """Understand a query; what cannot be kept up by rules has no layout, and a reason."""
-    tree = parse(text)
+    tree, functions = parse(text)
     inputs: dict[str, Input] = {}
     for table in _tables(tree):
         schema, name = _names(table)
@@ -121,7 +128,7 @@ def define(text: str, find: Find, moment: datetime | None = None) -> Definition:
     if not inputs:
         raise InvalidError("a view has to read at least one table")
     moments = _fix_moments(tree, moment or datetime(2000, 1, 1, tzinfo=UTC))
-    made = Definition(tree=tree, inputs=inputs, moments=moments)
+    made = Definition(tree=tree, inputs=inputs, moments=moments, functions=functions)
 
     def resolve(table: exp.Table) -> Source:
         return source_of(inputs[fold(quoted_name(*_names(table)))])
@@ -175,19 +182,15 @@ def unbuilt_input(name: str, view: ViewInput) -> Input:
 
 def _tables(tree: exp.Query) -> list[exp.Table]:
     """Tables that are not a WITH's."""
-    local = {cte.alias.casefold() for cte in tree.find_all(exp.CTE)}
-    return [
-        table
-        for table in tree.find_all(exp.Table)
-        if table.db or table.name.casefold() not in local
-    ]
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            raise InvalidError(f"{table.sql('spark')[:60]} is not a table of the lake")
+    return named_tables(tree)
 
 
 def _names(table: exp.Table) -> tuple[str, str]:
     if table.catalog:
         raise InvalidError(f"{table.sql('spark')}: name a table by its schema and name")
-    if not isinstance(table.this, exp.Identifier):
-        raise InvalidError(f"{table.sql('spark')[:60]} is not a table of the lake")
     return table.db or "main", table.name
 
 
@@ -240,7 +243,7 @@ def _with_less_room(frames: int, make: Callable[[], str]) -> str:
 
 
 def _spelled_out(text: str, find: Find) -> str:
-    tree = parse(text)
+    tree, _ = parse(text)
 
     def resolve(table: exp.Table) -> Source:
         return source_of(find(*_names(table)))

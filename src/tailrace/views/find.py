@@ -12,6 +12,7 @@ from tailrace.propagation import joblog
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo, fold, quoted_name
+from tailrace.store.spark_text import check_registered
 from tailrace.views.definition import (
     Definition,
     Find,
@@ -56,4 +57,6 @@ def defined(
 
         return find
 
-    return define(options["query"], finder(options), moment)
+    found = define(options["query"], finder(options), moment)
+    check_registered(runtime.spark, found.functions)
+    return found

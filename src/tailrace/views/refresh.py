@@ -220,7 +220,8 @@ class Refresh:
             data,
             stored=stored,
             names=self._stored_names,
-            small=small,
+            # A session beside the user's does not know the functions that are registered there.
+            small=small and not self.definition.functions,
             tiny=sum(delta.rows for delta in changed.values()) <= _TINY_ROWS,
             alone=alone,
             check=self._check_canceled,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.views.plan import Project
 from tailrace.views.scope import Scope, UnsupportedError, Visible, column_of
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from tailrace.views.from_clause import From, Relations
 
 # sqlglot takes `window` for the clause WINDOW, even where a parenthesis follows.
-_READABLE = "tailrace_window"
+READABLE = "tailrace_window"
 _TYPE = "struct<start: timestamp, end: timestamp>"
 
 
 def with_readable_windows(text: str) -> str:
     """A query in which the function has a name that sqlglot reads everywhere."""
     try:
-        tokens = sqlglot.tokenize(text, dialect="spark")
+        tokens = spark_sql.tokenize(text)
     except sqlglot.errors.SqlglotError:
         return text  # the parser says what is wrong
     places = [
@@ -36,14 +37,14 @@ def with_readable_windows(text: str) -> str:
         if token.text.lower() == "window" and following.text == "("
     ]
     for start, end in reversed(places):
-        text = text[:start] + _READABLE + text[end:]
+        text = text[:start] + READABLE + text[end:]
     return text
 
 
 def restore_windows(tree: exp.Expr) -> None:
     """Give the function its name back."""
     for call in tree.find_all(exp.Anonymous):
-        if call.name == _READABLE:
+        if call.name == READABLE:
             call.set("this", "window")
 
 

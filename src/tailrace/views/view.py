@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
@@ -52,7 +53,7 @@ class ViewConsumer(Consumer):
 def check_policy(policy: object) -> None:
     """Refuse what is no policy."""
     if policy not in POLICIES:
-        raise InvalidError(f"a view's policy is one of {', '.join(POLICIES)}, not {policy!r}")
+        raise InvalidError(f"a view's policy is one of {', '.join(POLICIES)}, not {show(policy)}")
 
 
 register_consumer(VIEW, ViewConsumer())

@@ -12,6 +12,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlglot import exp
 
+from tailrace.arguments import Count, Seconds, checked
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
 from tailrace.propagation import history, joblog
@@ -31,6 +32,7 @@ from tailrace.store.schema import (
     quoted_name,
     split_name,
 )
+from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.store.types import parse_type
@@ -76,6 +78,7 @@ class Context:
     run_some: Callable[[Callable[[Job], bool], float | None], None]
 
 
+@checked
 class View:
     """One materialized view: got from `lake.create_view(…)` or `lake.view(name)`."""
 
@@ -136,7 +139,7 @@ class View:
         shown = [item.name for item in self._reader().selects]
         return {name: spark_type(table.column(name).type) for name in shown}
 
-    def history(self, limit: int = 100) -> list[Iteration]:
+    def history(self, limit: Count = 100) -> list[Iteration]:
         """Its last refreshes, newest first."""
         return list(self._context.jobs.history(self._home, VIEW, limit=limit))
 
@@ -182,7 +185,7 @@ class View:
 
     # --- keep fresh -------------------------------------------------------------------------
 
-    def refresh(self, timeout: float | None = None, *, full: bool = False) -> Iteration:
+    def refresh(self, timeout: Seconds | None = None, *, full: bool = False) -> Iteration:
         """Bring it to the newest snapshot, here and now; returns what was done.
 
         With `full`, all of it is computed again, whatever its policy says and even if no source
@@ -393,6 +396,7 @@ class Views:
             raise InvalidError(
                 f"this view cannot be refreshed incrementally, as the policy asks: {made.reason}"
             )
+        check_printed(made.tree)
         checked = self._check_with_spark(made)
         sources = _base_tables(made)
         token = secrets.token_hex(4)
@@ -430,6 +434,7 @@ class Views:
         session = self._context.runtime.spark.if_there()
         if session is None:
             return False
+        check_registered(self._context.runtime.spark, made.functions)
         check_with_spark(session, made)
         return True
 

@@ -18,6 +18,7 @@ from enum import Enum
 
 import tantivy
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.text.library import field_of, make_analyzer, make_schema
@@ -31,6 +32,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _MOST_WORDS, _LONGEST = 1024, 100_000
+_LONGEST_WORD = 200  # of one that others may differ from, or begin with
 _MOST_SLOP = 1_000  # places between the words of a phrase
 _FUZZY = re.compile(r"(?P<text>.+)~(?P<distance>\d*)$")
 
@@ -65,7 +67,7 @@ class Group:
 def parse(text: object) -> Group:
     """A query as a tree; one that cannot be read is an InvalidError."""
     if not isinstance(text, str):
-        raise InvalidError(f"a full-text index is searched for text, not for {text!r}")
+        raise InvalidError(f"a full-text index is searched for text, not for {show(text)}")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -73,9 +75,9 @@ def parse(text: object) -> Group:
     found = _Parser(text).whole()
     if not any(occurs is not Occurs.MUST_NOT for occurs, _ in found.clauses):
         raise InvalidError(
-            f"the query {text!r} has no word to search for"
+            f"the query {show(text)} has no word to search for"
             if not found.clauses
-            else f"the query {text!r} only says what must not be there: add a word that must"
+            else f"the query {show(text)} only says what must not be there: add a word that must"
         )
     return found
 
@@ -90,7 +92,7 @@ class _Parser:
             if match is None:
                 rest = self._text[at:].strip()
                 what = "a quote is not closed" if '"' in rest else "it ends too early"
-                raise self._wrong(f"{what} at {rest!r}")
+                raise self._wrong(f"{what} at {show(rest)}")
             self._tokens.append(match)
             at = match.end()
             if len(self._tokens) > _MOST_WORDS:
@@ -98,7 +100,7 @@ class _Parser:
         self._at = 0
 
     def _wrong(self, reason: str) -> InvalidError:
-        return InvalidError(f"cannot read the query {self._text!r}: {reason}")
+        return InvalidError(f"cannot read the query {show(self._text)}: {reason}")
 
     @property
     def _next(self) -> re.Match[str] | None:
@@ -180,9 +182,14 @@ class _Parser:
         return int(text)
 
     def _word(self, text: str, column: str | None) -> Words:
-        if len(text) > 1 and text.endswith("*"):
+        is_prefix = len(text) > 1 and text.endswith("*")
+        fuzzy = None if is_prefix else _FUZZY.match(text)
+        if (is_prefix or fuzzy is not None) and len(text) > _LONGEST_WORD:
+            raise InvalidError(
+                f"a word with * or ~ behind it has at most {_LONGEST_WORD} letters, not {len(text)}"
+            )
+        if is_prefix:
             return Words(text=text[:-1], column=column, is_prefix=True)
-        fuzzy = _FUZZY.match(text)
         if fuzzy is not None:
             distance = self._number(fuzzy["distance"], 1, 9)
             if not 1 <= distance <= 2:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.indexes.definition import COSINE, L2, Definition
 
@@ -103,9 +104,9 @@ def query_vector(definition: Definition, given: object) -> Vectors:
     """A vector that a user searches for, as a matrix of one row."""
     try:
         made = np.asarray(given, np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidError(
-            f"a vector index is searched for {definition.dimension} numbers, not for {given!r}"
+            f"a vector index is searched for {definition.dimension} numbers, not for {show(given)}"
         ) from None
     if made.shape != (definition.dimension,):
         raise InvalidError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from tailrace.sql.fault import Span, nearest
 from tailrace.sql.result import Result, done
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
+from tailrace.store.transaction import Transaction
 
 # The options of each kind, and those of the job that keeps an index up to date.
 KINDS = {
@@ -42,34 +43,40 @@ class CreateIndex:
         if self.if_not_exists and _exists(door, self.table, self.name):
             message = f"the index {self.name} on {self.table} exists already"
             return done(lambda: door.spark, message)
-        given = {k: v for k, v in self.options.values.items() if k not in _OF_A_JOB}
-        door.create_index(
-            self.table,
-            self.name,
-            using=self.using.lower(),
-            columns=[name for name, _ in self.columns],
-            options=given,
-            trigger=self.options.trigger(),
-            priority=self.options.priority(),
-        )
+        with door.transaction() as txn:
+            self.add(door, txn)
         message = (
             f"index {self.name} on {self.table} created; tailrace serve, or REFRESH INDEX, "
             "builds it"
         )
         return done(lambda: door.spark, message)
 
+    def add(self, door: Door, txn: Transaction) -> None:
+        """Create it as part of a transaction."""
+        door.add_index(
+            txn,
+            self.table,
+            self.name,
+            using=self.using.lower(),
+            columns=[name for name, _ in self.columns],
+            options={k: v for k, v in self.options.values.items() if k not in _OF_A_JOB},
+            trigger=self.options.trigger(),
+            priority=self.options.priority(),
+        )
+
     def _check_columns(self, door: Door) -> None:
-        """Said here, where the place of a wrong name is known."""
         if fold(self.table) in map(fold, door.views()):
             raise InvalidError(f"{self.table} is a view: an index is of a table")
-        table = door.table(self.table)
-        known = {fold(name) for name in table.columns}
+        self.check_columns(list(door.table(self.table).columns))
+
+    def check_columns(self, known: Sequence[str]) -> None:
+        """Said here, where the place of a wrong name is known."""
         for name, place in self.columns:
-            if fold(name) not in known:
+            if fold(name) not in map(fold, known):
                 raise self.cursor.refuse(
                     place,
-                    f"{self.table} has no column {name}{nearest(name, table.columns)}",
-                    hint=f"its columns: {', '.join(table.columns)}",
+                    f"{self.table} has no column {name}{nearest(name, known)}",
+                    hint=f"its columns: {', '.join(known)}",
                 )
 
 
@@ -132,12 +139,25 @@ def read_create(cursor: Cursor) -> CreateIndex:
     """After CREATE INDEX."""
     lenient = cursor.accept("IF", "NOT", "EXISTS")
     name, table = _read_name(cursor)
+    made = _read_definition(cursor, name, table, lenient=lenient)
+    cursor.end()
+    return made
+
+
+def read_in_table(cursor: Cursor, table: str) -> CreateIndex:
+    """After INDEX, among the columns of a CREATE TABLE."""
+    return _read_definition(cursor, cursor.name("the index"), table)
+
+
+def _read_definition(
+    cursor: Cursor, name: str, table: str, *, lenient: bool = False
+) -> CreateIndex:
+    """`USING kind (column, …) [WITH (…)]`."""
     cursor.expect("USING")
     using = cursor.one_of(KINDS)
     columns = tuple(cursor.columns())
     options = read_options(cursor)
     options.check((*KINDS[using], *_OF_A_JOB))
-    cursor.end()
     return CreateIndex(
         cursor=cursor, name=name, if_not_exists=lenient, table=table, using=using, columns=columns,
         options=options,

@@ -15,6 +15,7 @@ from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
 from tailrace.sql.result import Result, done, listed
 from tailrace.sql.statements.columns import read_type
+from tailrace.sql.statements.indexes import CreateIndex, read_in_table
 from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.query import read as read_query
 from tailrace.store.schema import fold
@@ -34,12 +35,16 @@ _AFTER_A_TYPE = (
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTable:
-    """`CREATE TABLE [IF NOT EXISTS] name (column type …, PRIMARY KEY (…)) | AS SELECT …`."""
+    """`CREATE TABLE [IF NOT EXISTS] name (column type …, PRIMARY KEY (…)) | AS SELECT …`.
+
+    Among the columns, `INDEX name USING kind (column, …)` makes an index in the same commit.
+    """
 
     name: str
     if_not_exists: bool
     columns: Mapping[str, str]
     key: tuple[str, ...]
+    indexes: tuple[CreateIndex, ...] = ()
     query: Query | None = None
 
     def run(self, door: Door, args: Mapping[str, Any]) -> Result:
@@ -52,6 +57,8 @@ class CreateTable:
                 frame = names.frame_of(door, self.query.sql, args, shown=self.query.shown)
                 columns = frame.schema
             table = txn.create_table(self.name, columns, primary_key=self.key)
+            for index in self.indexes:
+                index.add(door, txn)
             if frame is not None:
                 assert self.query is not None
                 with self.query.shown.spark_faults():
@@ -117,11 +124,14 @@ def read_create(cursor: Cursor) -> CreateTable:
     name = cursor.object_name("the table")
     columns: dict[str, str] = {}
     key: list[str] = []
+    indexes: list[CreateIndex] = []
     if cursor.word() == "(":
         cursor.expect("(")
         while True:
             if cursor.accept("PRIMARY", "KEY"):
                 key += [name for name, _ in cursor.columns()]
+            elif cursor.word(2) == "USING" and cursor.accept("INDEX"):  # or a column of that name
+                indexes.append(read_in_table(cursor, name))
             else:
                 start = cursor.offset
                 column, kind, is_key = _column(cursor)
@@ -147,9 +157,12 @@ def read_create(cursor: Cursor) -> CreateTable:
         )
     _refuse_clauses(cursor)
     cursor.end()
+    for index in indexes:
+        index.check_columns(list(columns))
     return CreateTable(
-        name=name, if_not_exists=lenient, columns=columns, key=tuple(key), query=query
-    )
+        name=name, if_not_exists=lenient, columns=columns, key=tuple(key), query=query,
+        indexes=tuple(indexes),
+    )  # fmt: skip
 
 
 def _refuse_clauses(cursor: Cursor) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from tailrace import spark_sql
 from tailrace.store.deletes import NOTHING, Positions
 from tailrace.store.local.engine import execute
 from tailrace.store.local.expressions import typed
@@ -79,7 +80,7 @@ def _said(predicate: str, table: TableInfo) -> Said:
         used[named[0].id] = named[0]
         return Typed(_name(_label(named[0])), named[0].type)
 
-    tree = sqlglot.parse_one(predicate, dialect="spark")
+    tree = spark_sql.parse_one(predicate)
     if tree.find(exp.Query, exp.AggFunc, exp.Window):
         raise DiffersError("a condition about more than one row")
     where = condition(typed(tree, column))

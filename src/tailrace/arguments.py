@@ -1,0 +1,305 @@
+"""Arguments of public calls, checked once, where they come in: by type, and by range.
+
+`@checked` compares what a public function, or each public method of a class, is given with its
+annotations. What does not fit is an InvalidError that names the argument and says what is
+expected. TypeError is left to Python: an argument too many, too few, or of a name that there
+is not.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import reprlib
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from numbers import Real
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from tailrace.errors import InvalidError
+
+# Characters of a text: of a statement, a query, a condition.
+LONGEST_TEXT = 1_000_000
+_LARGEST = 2**63 - 1
+# Of a name; of one with its schema, with all of it between backticks.
+LONGEST_NAME, LONGEST_TABLE_NAME = 255, 1100
+# What may hold a secret, and so is not repeated.
+_SECRET = frozenset({"lake", "data", "storage_options"})
+_SHOWN = 60  # characters of a value, in a message
+_short = reprlib.Repr()  # which does not look at all of a long list
+_short.maxstring = _short.maxother = _short.maxlong = 10 * _SHOWN
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Between:
+    """The range of a number, with both ends; and what is counted, if that has to be said."""
+
+    least: float
+    most: float
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a text may be, and what it is called."""
+
+    least: int
+    most: int
+    what: str
+
+
+# A schema, a column, an index, a job.
+Name = Annotated[str, Length(1, LONGEST_NAME, "name")]
+# With its schema, and backticks: `sales.orders`.
+TableName = Annotated[str, Length(1, LONGEST_TABLE_NAME, "table's name")]
+# Whether there is such a snapshot, the catalog says.
+SnapshotId = Annotated[int, Between(0, _LARGEST)]
+Count = Annotated[int, Between(1, 1_000_000_000)]
+Port = Annotated[int, Between(0, 65_535)]
+LONGEST_TIMEOUT = 1_000_000_000
+Seconds = Annotated[float, Between(0, LONGEST_TIMEOUT, "a number of seconds")]
+
+
+class _MisfitError(Exception):
+    """A value that does not fit; with a reason, where "not this" would not say enough."""
+
+
+@dataclass(frozen=True)
+class _Taker:
+    """What an argument has to be."""
+
+    words: str
+    take: Callable[[Any], Any]  # the value as the function gets it, or _MisfitError
+
+
+def checked(target: Target) -> Target:
+    """Check the arguments of a function, or those of all public methods of a class."""
+    if inspect.isclass(target):
+        owner = target.__name__.lower()
+        for name, value in list(vars(target).items()):
+            if inspect.isfunction(value) and not name.startswith("_"):
+                setattr(target, name, _checked(value, f"{owner}.{name}"))
+        return target
+    return _checked(target, target.__name__)
+
+
+def _checked(function: Target, label: str) -> Target:
+    names = tuple(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        takers = _takers(function)
+        given = [_fit(label, name, value, takers) for name, value in zip(names, args, strict=False)]
+        named = {name: _fit(label, name, value, takers) for name, value in kwargs.items()}
+        # What is too much is left to Python to complain of.
+        return function(*given, *args[len(given) :], **named)
+
+    return cast(Target, call)
+
+
+def _fit(label: str, name: str, value: Any, takers: Mapping[str, _Taker]) -> Any:
+    taker = takers.get(name)
+    if taker is None:
+        return value
+    try:
+        return taker.take(value)
+    except _MisfitError as misfit:
+        shown = f"a {type(value).__name__}" if name in _SECRET else show(value)
+        reason = f" ({misfit})" if str(misfit) else ""
+        raise InvalidError(f"{label}({name}=…) takes {taker.words}, not {shown}{reason}") from None
+
+
+def show(value: object) -> str:
+    """A value for a message: not all of a long one, and not even one that cannot be shown."""
+    try:
+        shown = _short.repr(value)
+    except Exception:  # noqa: BLE001  (whatever a value's own repr does)
+        shown = f"a {type(value).__name__}"
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is a text that a catalog and Spark take."""
+    try:
+        _text(value)
+    except _MisfitError:
+        return False
+    return True
+
+
+# --- from annotations to what is taken ----------------------------------------------------------
+
+
+@cache
+def _takers(function: Any) -> dict[str, _Taker]:
+    hints = {
+        name: _hint(function, annotation)
+        for name, annotation in function.__annotations__.items()
+        if name != "return"
+    }
+    takers = {name: _taker(hint) for name, hint in hints.items()}
+    return {name: taker for name, taker in takers.items() if taker is not _ANYTHING}
+
+
+def _hint(function: Any, annotation: Any) -> Any:
+    """The type that an annotation means.
+
+    What is imported for type checkers only is Any here: it is checked where it is used.
+    """
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    known: dict[str, Any] = {}
+    while True:
+        try:
+            scope = function.__globals__
+            return get_type_hints(holder, globalns=scope, localns=known, include_extras=True)["it"]
+        except NameError as error:
+            known[str(error.name)] = Any
+        except AttributeError:  # of a module that is imported for type checkers
+            return Any
+
+
+def _taker(hint: Any) -> _Taker:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _narrowed(_taker(inner[0]), inner[1])
+    if origin in (Union, types.UnionType):
+        return _either([_taker(one) for one in inner])
+    if hint in _ATOMS:
+        return _ATOMS[hint]
+    kind: Any = origin or hint
+    if not isinstance(kind, type):
+        return _ANYTHING
+    if issubclass(kind, Mapping):
+        return _Taker("a dict", _instance(Mapping))
+    if kind in (Sequence, list, Iterable):
+        return _listed(_taker(inner[0]) if inner else _ANYTHING, kind)
+    if kind is object:
+        return _ANYTHING
+    if kind.__name__ == "Callable":
+        return _Taker("a function", _function)
+    return _Taker(f"a {kind.__name__}", _instance(kind))
+
+
+def _instance(kind: type) -> Callable[[Any], Any]:
+    def take(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise _MisfitError
+        return value
+
+    return take
+
+
+def _either(takers: list[_Taker]) -> _Taker:
+    if _ANYTHING in takers:
+        return _ANYTHING
+
+    def take(value: Any) -> Any:
+        reason = ""
+        for taker in takers:
+            try:
+                return taker.take(value)
+            except _MisfitError as misfit:
+                reason = reason or str(misfit)
+        raise _MisfitError(reason)
+
+    return _Taker(" or ".join(taker.words for taker in takers), take)
+
+
+def _listed(element: _Taker, kind: type) -> _Taker:
+    """A list of them; a single text is left as it is, for those who take one for a list of one."""
+
+    def is_kind(value: object) -> bool:
+        return isinstance(value, kind)
+
+    def take(value: Any) -> Any:
+        if isinstance(value, str):
+            return element.take(value)
+        if isinstance(value, bytes) or not is_kind(value):
+            raise _MisfitError
+        return [element.take(one) for one in value]
+
+    words = "" if element is _ANYTHING else f", each {element.words}"
+    return _Taker(f"a list{words}", take)
+
+
+def _narrowed(taker: _Taker, limit: Any) -> _Taker:
+    if isinstance(limit, Length):
+
+        def take_text(value: Any) -> Any:
+            text = taker.take(value)
+            if not limit.least <= len(text) <= limit.most:
+                raise _MisfitError
+            return text
+
+        words = f"a {limit.what} of {limit.least} to {limit.most} characters"
+        return _Taker(words, take_text)
+
+    def take_number(value: Any) -> Any:
+        number = taker.take(value)
+        if not limit.least <= number <= limit.most:
+            raise _MisfitError
+        return number
+
+    return _Taker(f"{limit.what or taker.words} from {limit.least} to {limit.most}", take_number)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _MisfitError
+    if len(value) > LONGEST_TEXT:
+        raise _MisfitError(f"it has {len(value):,} characters: at most {LONGEST_TEXT:,} are taken")
+    if "\0" in value:
+        raise _MisfitError("it has a null character in it")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _MisfitError("it has half of a surrogate pair in it, which is no text") from None
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _MisfitError
+    try:
+        return operator.index(value)  # of numpy, too: drivers of databases take Python's own
+    except TypeError:
+        raise _MisfitError from None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value:  # noqa: PLR0124
+        raise _MisfitError
+    return value  # type: ignore[return-value]
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _MisfitError
+    return value
+
+
+def _nothing(value: Any) -> None:
+    if value is not None:
+        raise _MisfitError
+
+
+def _function(value: Any) -> Any:
+    if not callable(value):
+        raise _MisfitError
+    return value
+
+
+_ANYTHING = _Taker("anything", lambda value: value)
+_ATOMS: dict[Any, _Taker] = {
+    Any: _ANYTHING,
+    str: _Taker("text", _text),
+    int: _Taker("a whole number", _whole),
+    float: _Taker("a number", _number),
+    bool: _Taker("True or False", _flag),
+    type(None): _Taker("None", _nothing),
+}

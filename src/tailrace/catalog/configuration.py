@@ -1,0 +1,37 @@
+"""Reads and writes the lake's configuration, which is a few rows of `tailrace_metadata`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.configuration import Configuration
+
+_PREFIX = "configuration."
+_KEY, _VALUE = t.own_metadata.c.key, t.own_metadata.c.value
+_ALL = sa.select(_KEY, _VALUE).where(_KEY.startswith(_PREFIX))
+
+
+def read(connection: sa.Connection) -> Configuration:
+    """The configuration as it is now. What was never changed has its default."""
+    names = {field.name for field in fields(Configuration)}
+    found = {key.removeprefix(_PREFIX): value for key, value in connection.execute(_ALL)}
+    # A newer version may know of more.
+    known = {name: value for name, value in found.items() if name in names}
+    return Configuration(**{name: timedelta(seconds=float(v)) for name, v in known.items()})
+
+
+def write(connection: sa.Connection, configuration: Configuration) -> None:
+    """Store what differs from the defaults."""
+    connection.execute(sa.delete(t.own_metadata).where(_KEY.startswith(_PREFIX)))
+    default = Configuration()
+    rows = [
+        {"key": f"{_PREFIX}{field.name}", "value": str(value.total_seconds())}
+        for field in fields(configuration)
+        if (value := getattr(configuration, field.name)) != getattr(default, field.name)
+    ]
+    if rows:
+        connection.execute(sa.insert(t.own_metadata), rows)

@@ -1,0 +1,69 @@
+"""What holds for a whole lake, whoever has it open: how long things are kept and waited for.
+
+It lives in the catalog. The lake's owner, the default tenant, changes it with `lake.configure`;
+a process's own settings cannot override it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any
+
+from tailrace.errors import InvalidError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """Read with `lake.configuration`, changed with `lake.configure(…)`."""
+
+    # How long snapshots are kept for time travel and change feeds; those that a job or a running
+    # transaction still needs stay longer.
+    snapshot_retention: timedelta = timedelta(days=7)
+    # How long an object outlives its removal from the catalog, for readers that still run.
+    object_grace: timedelta = timedelta(hours=1)
+    # A transaction whose heartbeat is older than this is dead: it can no longer commit.
+    transaction_timeout: timedelta = timedelta(minutes=15)
+    # How long a writer that holds the commit lock may be silent before PostgreSQL ends its
+    # commit, so that one that hangs cannot stop the others. Less than they wait for the lock.
+    commit_timeout: timedelta = timedelta(seconds=20)
+    # A node that has not been heard of for this long is gone: others take over what it ran.
+    node_timeout: timedelta = timedelta(seconds=20)
+    # How long iterations are kept one by one; then they are added up by tenant and day.
+    history_retention: timedelta = timedelta(days=7)
+    # How long the row of a dropped job is kept.
+    drop_retention: timedelta = timedelta(days=1)
+    # The most history that a job may ask for with `"retention"` in its spec: all keep it then.
+    longest_retention: timedelta = timedelta(days=30)
+
+    def changed(self, changes: Mapping[str, Any]) -> Configuration:
+        """A copy with some values changed; InvalidError for what cannot be."""
+        names = [field.name for field in fields(self)]
+        for name, value in changes.items():
+            if name not in names:
+                raise InvalidError(
+                    f"a lake has no configuration {name!r}: there are {', '.join(names)}"
+                )
+            if not isinstance(value, timedelta):
+                raise InvalidError(f"{name} takes a timedelta, not {value!r}")
+            if not FLOORS[name] <= value <= LONGEST:
+                raise InvalidError(
+                    f"{name} has to be between {FLOORS[name]} and {LONGEST}, not {value}: "
+                    "others depend on it"
+                )
+        return replace(self, **changes)
+
+
+# Below these, work that is going well would be taken for dead, or lose what it reads.
+FLOORS = {
+    "snapshot_retention": timedelta(0),
+    "object_grace": timedelta(minutes=1),
+    "transaction_timeout": timedelta(minutes=1),
+    "commit_timeout": timedelta(seconds=2),
+    "node_timeout": timedelta(seconds=5),
+    "history_retention": timedelta(0),
+    "drop_retention": timedelta(minutes=1),
+    "longest_retention": timedelta(0),
+}
+LONGEST = timedelta(days=36_500)
