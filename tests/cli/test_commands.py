@@ -237,7 +237,7 @@ def test_a_search_imports_no_spark(pages: Path) -> None:
 def test_the_doctor_finds_what_is_wrong(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = as_json(run("doctor", "-o", "json"))
     assert {one["what"] for one in found} == {
-        "python", "packages", "java", "catalog", "storage", "spark", "python workers",
+        "python", "packages", "java", "catalog", "nodes", "storage", "spark", "python workers",
     }  # fmt: skip
     assert all(one["ok"] for one in found)
     monkeypatch.setenv("JAVA_HOME", str(place / "nowhere"))

@@ -14,7 +14,7 @@ import tailrace
 from tests.support import children
 from tests.support.jobs import orders, spec
 from tests.support.process import wait_until
-from tests.support.servers import PATIENT
+from tests.support.servers import SETTINGS, take_over_late
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def serve(args: LakeArgs, answer: Any) -> None:
     """Serve a lake with a Spark of its own, whose process is told."""
     from pyspark import SparkContext
 
-    with args.connect(settings=PATIENT) as lake:
+    with args.connect(settings=SETTINGS) as lake:
         session = lake.spark
         assert SparkContext._gateway is not None
         answer.put((os.getpid(), SparkContext._gateway.proc.pid))
@@ -55,7 +55,8 @@ def test_a_node_whose_jvm_is_killed_works_again_and_another_works_meanwhile(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
     answer = children.context().Queue()
-    with sqlite_lake_args.connect(spark=spark, settings=PATIENT) as lake:
+    with sqlite_lake_args.connect(spark=spark, settings=SETTINGS) as lake:
+        take_over_late(lake)
         table = orders(lake)
         lake.create_table("seen", {"pid": "bigint", "rows": "bigint"})
         child = children.start(serve, sqlite_lake_args, answer)
@@ -88,7 +89,8 @@ def test_jobs_that_the_jvm_dies_under_are_not_to_blame(
 ) -> None:
     """Killed again and again, while it works: nothing is lost, doubled, or counted as a try."""
     answer = children.context().Queue()
-    with sqlite_lake_args.connect(settings=PATIENT) as lake:
+    with sqlite_lake_args.connect(settings=SETTINGS) as lake:
+        take_over_late(lake)
         table = orders(lake)
         lake.create_table("seen", {"pid": "bigint", "rows": "bigint"})
         lake.jobs.register("orders", "by_whom", spec("by_whom"))

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tailrace
+from tailrace.cli.doctor import WrongError, _nodes
 from tailrace.cli.main import app
 from tailrace.propagation.health import Health
 from tailrace.store import spark_session
@@ -114,6 +115,8 @@ def test_one_that_is_alone_goes_on_with_what_it_can_do(
             shown = json.loads(CliRunner().invoke(app, ["status", *place]).stdout)
             assert [fault.endswith(ill.reason) for fault in shown["standing_back"]] == [True]
             assert not shown["served"]
+            with pytest.raises(WrongError, match=ill.reason):
+                _nodes(lake)
             tries = len(bad.runs)
             table.append([{"id": 200, "v": "x"}])
             wait_until(lambda: lake.jobs.status("orders", "good").is_fresh, what="the other")

@@ -74,6 +74,7 @@ def _findings(place: str | None) -> Iterator[Finding]:
         yield finding
         if lake is None:
             return
+        yield _checked("nodes", lambda: _nodes(lake))
         yield _checked("storage", lambda: _storage(lake))
         if not java.ok:
             yield Finding(what="spark", ok=False, found="not tried", fix="mend java first")
@@ -157,6 +158,17 @@ def _lake(place: str | None) -> Iterator[tuple[Lake | None, Finding]]:
         kind = "PostgreSQL" if "://" in name else "SQLite"
         found = f"{kind}, snapshot {lake.snapshot}, {len(lake.tables())} tables"
         yield lake, Finding(what="catalog", ok=True, found=found)
+
+
+def _nodes(lake: Lake) -> str:
+    """Whether a process that serves the lake stands back."""
+    nodes = lake.nodes()
+    faults = [f"{node.host}, {node.pid}: {node.fault}" for node in nodes if node.fault]
+    if faults:
+        raise WrongError(
+            "; ".join(faults), "see the log of that process, and restart it if need be"
+        )
+    return f"{len(nodes)} serve the lake" if nodes else "none at the moment: tailrace serve"
 
 
 def _storage(lake: Lake) -> str:

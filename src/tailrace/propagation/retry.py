@@ -21,6 +21,8 @@ INVALID, NOT_FOUND, CORRUPT, SOURCE_GONE, TOO_OFTEN = 10_001, 10_002, 10_003, 10
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.UnavailableError, UNAVAILABLE),
+    # If it did happen, the job has moved on, and nothing is entered as failed.
+    (errors.CommitUnknownError, UNAVAILABLE),
     (errors.ConflictError, CONFLICT),
     (errors.InvalidError, INVALID),
     (errors.NotFoundError, NOT_FOUND),
@@ -66,7 +68,8 @@ def pause(
 ) -> timedelta:
     """How long to wait after so many failures in a row, of which this was the last."""
     first = settings.retry_first
-    if tries <= 1 and isinstance(error, errors.UnavailableError):
+    away = errors.UnavailableError | errors.CommitUnknownError
+    if tries <= 1 and isinstance(error, away):
         first = min(first, SOON)
     # The exponent is bounded, because a float is.
     doubled = first * 2 ** min(max(tries - 1, 0), 40)
