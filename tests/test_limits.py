@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # What sqlglot reads in twice the steps for each level, or each join, more.
-CALLS = "struct(" * 40 + "id" + ")" * 40
-TIMES = "timestamp(" * 40 + "id" + ")" * 40
+CALLS = "struct(" * 30 + "id" + ")" * 30
+TIMES = "timestamp(" * 30 + "id" + ")" * 30
 JOINS = "SELECT t.id FROM t" + " JOIN t" * 40
 # What it goes down into.
 PARENTHESES = "(" * 500 + "id" + ")" * 500
