@@ -126,6 +126,7 @@ class _World:
         beside = self._stack.enter_context(tailrace.connect("beside", spark=spark))
         self._keep(self._stack.enter_context(beside.serving()))
         closed.close()
+        self._stack.callback(closed.close)  # again: what it is asked opens it anew
         for built in (view, words, near):
             self._build(built)
         self.found = words.search("late")
