@@ -25,7 +25,7 @@ LIMIT = f"at most {DEEPEST} parentheses, calls or CASEs inside each other are re
 # Tables that a query names, the same one as often as it does.
 MOST_TABLES = 1_000
 # Steps of the parser: it takes a few for each token of what people write.
-STEPS, _STEPS_A_TOKEN = 50_000, 50
+STEPS, _STEPS_A_TOKEN = 200_000, 50
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -44,7 +44,7 @@ def parse(text: str) -> list[exp.Expr]:
     from tailrace.spark_parser import Parser  # takes a while, and most commands parse nothing
 
     parser = Parser(dialect=sqlglot.Dialect.get_or_raise("spark"))
-    parser.steps_left = STEPS + _STEPS_A_TOKEN * len(tokens)
+    parser.most_steps = STEPS + _STEPS_A_TOKEN * len(tokens)
     try:
         trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except RecursionError:

@@ -70,6 +70,7 @@ CLASSES: dict[str, type] = {
     for name in tailrace.__all__
     if inspect.isclass(value := getattr(tailrace, name)) and not issubclass(value, _OUTSIDE)
 } | {"SourceChanges": SourceChanges}  # which are what Changes are made of
+_NAMES = {kind: name for name, kind in CLASSES.items()}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{
         name: value
@@ -125,6 +126,7 @@ class _World:
         beside = self._stack.enter_context(tailrace.connect("beside", spark=spark))
         self._keep(self._stack.enter_context(beside.serving()))
         closed.close()
+        self._stack.callback(closed.close)  # again: what it is asked opens it anew
         for built in (view, words, near):
             self._build(built)
         self.found = words.search("late")
@@ -212,7 +214,7 @@ class Fuzz:
 
     def _attempt(self, owner: Any, name: str, *, check: bool = True) -> None:
         assert self._world is not None
-        label = f"{type(owner).__name__}.{name}" if owner is not None else name
+        label = name if owner is None else f"{_NAMES[type(owner)]}.{name}"
         self.called.add(label)
         before = self._world.lake.snapshot if check else None
         kind = FUNCTIONS[name] if owner is None else getattr(type(owner), name)
