@@ -501,4 +501,4 @@ def test_views_that_went_awry(in_memory: tailrace.Lake, follow: Any, rounds: int
         _write(in_memory, before, now)
 
     queries = {f"v{n}": query for n, query in enumerate(AWRY)}
-    follow(queries, [change] * rounds, "auto")
+    follow(queries, [change] * rounds, "auto", share=1 if rounds > 1 else 3)
