@@ -180,8 +180,8 @@ def test_a_setting_has_a_type_and_a_range(name: str) -> None:
 def test_negative_workers_and_retention_are_refused() -> None:
     with pytest.raises(tailrace.InvalidError, match=r"Settings\.workers is a whole number from 1 "):
         tailrace.Settings(workers=-1)
-    with pytest.raises(tailrace.InvalidError, match=r"snapshot_retention is a timedelta from 0:"):
-        tailrace.Settings(snapshot_retention=timedelta(days=-1))
+    with pytest.raises(tailrace.InvalidError, match=r"drop_timeout is a timedelta from 0:"):
+        tailrace.Settings(drop_timeout=timedelta(days=-1))
 
 
 # --- as users meet them -------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError
 
 
@@ -37,23 +38,6 @@ class Configuration:
     # The most history that a job may ask for with `"retention"` in its spec: all keep it then.
     longest_retention: timedelta = timedelta(days=30)
 
-    def changed(self, changes: Mapping[str, Any]) -> Configuration:
-        """A copy with some values changed; InvalidError for what cannot be."""
-        names = [field.name for field in fields(self)]
-        for name, value in changes.items():
-            if name not in names:
-                raise InvalidError(
-                    f"a lake has no configuration {name!r}: there are {', '.join(names)}"
-                )
-            if not isinstance(value, timedelta):
-                raise InvalidError(f"{name} takes a timedelta, not {value!r}")
-            if not FLOORS[name] <= value <= LONGEST:
-                raise InvalidError(
-                    f"{name} has to be between {FLOORS[name]} and {LONGEST}, not {value}: "
-                    "others depend on it"
-                )
-        return replace(self, **changes)
-
 
 # Below these, work that is going well would be taken for dead, or lose what it reads.
 FLOORS = {
@@ -67,3 +51,21 @@ FLOORS = {
     "longest_retention": timedelta(0),
 }
 LONGEST = timedelta(days=36_500)
+
+
+def changed(now: Configuration, changes: Mapping[str, Any]) -> Configuration:
+    """A configuration with some values changed; InvalidError for what cannot be."""
+    names = [field.name for field in fields(now)]
+    for name, value in changes.items():
+        if name not in names:
+            raise InvalidError(
+                f"a lake has no configuration {show(name)}: there are {', '.join(names)}"
+            )
+        if not isinstance(value, timedelta):
+            raise InvalidError(f"{name} takes a timedelta, not {show(value)}")
+        if not FLOORS[name] <= value <= LONGEST:
+            raise InvalidError(
+                f"{name} has to be between {FLOORS[name]} and {LONGEST}, not {value}: "
+                "others depend on it"
+            )
+    return replace(now, **changes)

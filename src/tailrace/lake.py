@@ -21,7 +21,7 @@ from tailrace.catalog.clock import DatabaseClock
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tailrace.clock import Clock, SystemClock
-from tailrace.configuration import Configuration
+from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, absolute, normalize_data_path
@@ -271,10 +271,10 @@ class Lake:
         """
         self._check_owner("configure")
         with self._runtime.database.lock() as connection:
-            changed = configuration.read(connection).changed(changes)
-            configuration.write(connection, changed)
-        self._runtime.database.commit_timeout = changed.commit_timeout
-        return changed
+            wanted = changed(configuration.read(connection), changes)
+            configuration.write(connection, wanted)
+        self._runtime.database.commit_timeout = wanted.commit_timeout
+        return wanted
 
     def _check_owner(self, what: str) -> None:
         if self._runtime.tenant != lookup.DEFAULT_TENANT:
