@@ -52,17 +52,6 @@ class Door(Protocol):
     ) -> View: ...
     def drop_view(self, name: str, *, cascade: bool = False) -> None: ...
     def explain(self, query: str, *, policy: str = "auto") -> Explanation: ...
-    def create_index(
-        self,
-        table: str,
-        name: str,
-        *,
-        using: str,
-        columns: Sequence[str] | str,
-        options: Mapping[str, Any] | None = None,
-        trigger: str | Mapping[str, Any] | None = None,
-        priority: int = 0,
-    ) -> Index: ...
     def add_index(
         self,
         txn: Transaction,
