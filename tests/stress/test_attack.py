@@ -106,7 +106,7 @@ def test_lists_are_snapshot_isolated_whoever_is_killed(
         writers = Writers(LakeArgs(catalog="postgres", url=url), tmp_path / "logs", random)
         for _ in range(WRITERS):
             writers.start_one()
-        databases = _torment(writers, database, proxy, random, seconds=150)
+        databases = _torment(writers, database, proxy, random, seconds=240)
         writers.end()
     with direct.connect() as lake:
         attempts = list_append.read_logs((tmp_path / "logs").iterdir())
@@ -174,7 +174,7 @@ def test_bad_consumers_under_kills_lose_and_double_nothing(lake_args: LakeArgs) 
         servers.make(lake)
         bad_consumers.make(lake)
         calm = Path(lake_args.data or "") / "calm"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 150
         running: list[Any] = []
         while time.monotonic() < deadline:
             for child in [one for one in running if one.exitcode is not None]:
@@ -228,7 +228,7 @@ def test_a_storage_that_fails_stalls_cuts_and_lies_is_believed_in_nothing(
     ):
         good.create_table("t", {"id": "bigint", "v": "string"}, primary_key="id")
         model: dict[int, str] = {}
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 180
         done = 0
         while time.monotonic() < deadline:
             before = lake.snapshot
