@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -68,9 +69,14 @@ _KEY_SPACE = 40
 
 
 def resolve(table: exp.Table) -> Source:
-    columns, key = TABLES[table.name.lower()]
+    return _source(table.name.lower())
+
+
+@cache
+def _source(table: str) -> Source:
+    columns, key = TABLES[table]
     return Source(
-        name=table.name.lower(),
+        name=table,
         columns=tuple(
             SourceColumn(
                 name=name, type=exp.DataType.build(kind, "spark"), nullable=name not in key
@@ -80,9 +86,13 @@ def resolve(table: exp.Table) -> Source:
     )
 
 
-def planned(sql: str) -> Query:
-    """The plan of a query over the tables above."""
-    made, _ = translate(sqlglot.parse_one(sql, dialect="spark"), resolve)
+def parsed(sql: str) -> exp.Expression:
+    return sqlglot.parse_one(sql, dialect="spark")
+
+
+def planned(query: str | exp.Expression) -> Query:
+    """The plan of a query over the tables above; its tree, if given, is used up."""
+    made, _ = translate(parsed(query) if isinstance(query, str) else query, resolve)
     needed = {output.column for output in made.outputs}
     return Query(root=pruned(made.root, needed), outputs=made.outputs)
 
@@ -199,9 +209,9 @@ class Engine:
     def fetch(self, query: exp.Expression) -> list[Row]:
         return self.connection.execute(query.sql("duckdb", copy=False)).fetchall()
 
-    def plain(self, sql: str, state: str) -> list[Row]:
-        """A query by DuckDB alone, at one end."""
-        tree = sqlglot.parse_one(sql, dialect="spark")
+    def plain(self, query: str | exp.Expression, state: str) -> list[Row]:
+        """A query by DuckDB alone, at one end; its tree, if given, is used up."""
+        tree = parsed(query) if isinstance(query, str) else query
         local = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
         for table in tree.find_all(exp.Table):
             if table.name.lower() not in local:
@@ -268,7 +278,8 @@ def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options:
         exp.Star(), exp.alias_(exp.func("sum", exp.column(WEIGHT)), "left_over")
     ).from_(exp.Subquery(this=union_all(parts), alias=exp.TableAlias(this=exp.to_identifier("q"))))
     left.set("expressions", [*(exp.column(c) for c in columns), left.expressions[1]])
-    left = left.group_by(*(exp.column(c) for c in columns)).having("sum(_w) <> 0")
+    left = left.group_by(*(exp.column(c) for c in columns))
+    left = left.having(exp.func("sum", exp.column(WEIGHT)).neq(0))
     text = as_one_query(b.program(left))
     wrong = engine.fetch(text)
     assert not wrong, f"{wrong}\n{text.sql('duckdb', pretty=True)}"
