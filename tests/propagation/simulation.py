@@ -10,7 +10,6 @@ a node that stands back begins something or its failure is counted as a job's.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,7 +22,7 @@ from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.configuration import Configuration
 from tailrace.propagation import joblog
-from tailrace.propagation.job import Claim, State, Work
+from tailrace.propagation.job import Claim, JobError, State, Work
 from tailrace.propagation.joblog import FencedError, NewJob
 from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
@@ -218,7 +217,8 @@ class World:
         self.counts["purges"] += self.oldest > before
         with self.database.read() as connection:
             for job_id in self.alive():
-                row, job = joblog.row(connection, job_id), self.jobs[job_id]
+                row, job = joblog.record(connection, job_id), self.jobs[job_id]
+                assert row is not None
                 if row.claim_to is None and job.claim is not None:
                     assert job.claim[1] < self.oldest
                     job.claim = None
@@ -227,10 +227,10 @@ class World:
                 stale = self._is_behind(job_id)
                 if reads is not None and stale and reads < self.oldest and not job.lost:
                     holding = [job_id, *(i for i in job.upstream if self._is_behind(i))]
-                    rows = [joblog.row(connection, i) for i in holding]
-                    stopped = any(one.state in STOPPED for one in rows)
+                    rows = joblog.records_by_id(connection, holding)
+                    stopped = any(one.state in STOPPED for one in rows.values())
                     assert stopped, f"job {job_id} lost {reads}"
-                    assert row.node_id not in self.live(), f"job {job_id} lost what it reads"
+                    assert row.node not in self.live(), f"job {job_id} lost what it reads"
                     job.lost = True
         self.note(f"purge below {self.oldest}")
 
@@ -264,8 +264,7 @@ class World:
             (job_id,) = joblog.insert_all(connection, [new], tenant="default", now=now)
         assert job_id not in self.jobs, "a job id was given twice"
         self.jobs[job_id] = ModelJob(sources=tuple(sources), upstream=tuple(upstream))
-        kind = spec["trigger"]["job_type"]
-        self.note(f"register {job_id} on {sources} and {upstream}: {kind}")
+        self.note(f"register {job_id} on {sources} and {upstream}: {spec.job_type}")
 
     def alive(self) -> list[int]:
         return [job_id for job_id, job in self.jobs.items() if not job.dropped]
@@ -297,11 +296,12 @@ class World:
         job_id = self.random.choice(self.alive())
         what = self.random.choice(["update", "interrupt", "pause", "resume", "resume", "cancel"])
         with self.database.lock() as connection:
-            row = joblog.row(connection, job_id)
+            row = joblog.record(connection, job_id)
+            assert row is not None
             if what in ("update", "interrupt"):
-                new = updated(json.loads(row.spec), {"trigger": self.random.choice(TRIGGERS)})
+                new = updated(row.spec, {"trigger": self.random.choice(TRIGGERS)})
                 write = joblog.stop if what == "interrupt" else joblog.write
-                write(connection, job_id, spec=json.dumps(new))
+                write(connection, job_id, spec=new.to_json())
             elif what == "pause":
                 joblog.write(connection, job_id, state=State.PAUSED)
             elif what == "cancel":
@@ -312,8 +312,9 @@ class World:
         self.note(f"{what} {job_id}")
 
     def _resume(self, connection: sa.Connection, job_id: int) -> None:
-        row = joblog.row(connection, job_id)
-        state = State.COMPLETED if row.node_id is None else State.RUNNING
+        row = joblog.record(connection, job_id)
+        assert row is not None
+        state = State.COMPLETED if row.node is None else State.RUNNING
         joblog.write(connection, job_id, state=state, tries=0, retry_at=None)
         self.jobs[job_id].stopped = False
 
@@ -372,11 +373,11 @@ class World:
         self.counts["ill"] += 1
         self.note(f"{node.id} falls ill")
         with self.database.read() as connection:
-            before = {i: joblog.row(connection, i).tries for i in self.alive()}
+            before = _tries(connection, self.alive())
         for flight in list(node.flights):
             self._land(node, flight)
         with self.database.read() as connection:
-            after = {i: joblog.row(connection, i).tries for i in self.alive()}
+            after = _tries(connection, self.alive())
         assert before == after, "a failure of the node's own was counted"
 
     def mend(self, node: SimNode) -> None:
@@ -455,7 +456,7 @@ class World:
         try:
             with self.database.lock() as connection:
                 for claim in bundle:
-                    joblog.complete(connection, claim, claim.status)
+                    joblog.complete(connection, claim, claim.last.memory)
         except FencedError:
             self.counts["fenced"] += 1
             self.note(f"{jobs} are fenced")
@@ -503,17 +504,17 @@ class World:
                 permanent=permanent,
                 tries=tries,
                 retry_at=None if permanent else self.clock.now() + timedelta(seconds=5 * tries),
-                status={},
+                error=JobError(code=1, message="simulated", at=str(self.clock.now())),
             )
         self.note(f"{claim.job.id} fails")
 
     def _land(self, node: SimNode, flight: Flight) -> None:
         with self.database.lock() as connection:
             for job_id, claim in (flight.claims or {}).items():
-                row = joblog.row(connection, job_id)
-                if (
-                    row is not None and row.node_id == node.id and row.epoch == claim.job.epoch
-                ) or (row is not None and row.node_id == node.id and row.dropped_at is not None):
+                row = joblog.record(connection, job_id)
+                if (row is not None and row.node == node.id and row.epoch == claim.job.epoch) or (
+                    row is not None and row.node == node.id and row.dropped_at is not None
+                ):
                     joblog.release(connection, job_id, node.id)
         node.flights.remove(flight)
         node.runner.finished(flight.work)
@@ -644,3 +645,8 @@ class _All(Random):
 
     def randint(self, _low: int, high: int) -> int:
         return high
+
+
+def _tries(connection: sa.Connection, jobs: list[int]) -> dict[int, int]:
+    found = joblog.records_by_id(connection, jobs)
+    return {job_id: found[job_id].tries for job_id in jobs}

@@ -348,11 +348,11 @@ def test_a_late_flush_does_not_bring_a_dropped_job_back(sqlite_lake: tailrace.La
     sqlite_lake.run_until_fresh()
     job = sqlite_lake.jobs.status("orders", "copy")
     with sqlite_lake._runtime.database.read() as connection:
-        stored = joblog.row(connection, job.job_id).watermark
+        stored = joblog.records_by_id(connection, [job.job_id])[job.job_id].watermark
     sqlite_lake.jobs.unregister("orders", "copy")
     with sqlite_lake._runtime.database.lock() as connection:
         assert joblog.advance(connection, {job.job_id: (stored, stored + 5)}) == 0
-        assert joblog.row(connection, job.job_id).watermark == stored
+        assert joblog.records_by_id(connection, [job.job_id])[job.job_id].watermark == stored
     assert sqlite_lake.jobs.list() == []
 
 

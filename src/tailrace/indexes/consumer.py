@@ -6,7 +6,6 @@ same commit. Rows that went need no work: a search asks the table which they are
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -123,12 +122,12 @@ class IndexConsumer(Consumer):
     def _is_needed(self, txn: Transaction, definition: Definition, source: TableInfo) -> bool:
         """Whether another index asks for the same dimension."""
         with txn.runtime.database.read() as connection:
-            rows = joblog.following(connection, source.id, VECTOR)
+            jobs = joblog.following(connection, [source.id])
         return any(
-            not txn.acts_for(row.job_id)
-            and Definition.from_options(json.loads(row.spec)["consumer"]).columns
-            == definition.columns
-            for row in rows
+            job.kind == VECTOR
+            and not txn.acts_for(job.id)
+            and Definition.from_options(job.spec.consumer).columns == definition.columns
+            for job in jobs
         )
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError
@@ -24,6 +22,7 @@ from tailrace.indexes.index import (
     check_limit,
 )
 from tailrace.indexes.rows import read_rows
+from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
 from tailrace.store import rows as row_checks
 from tailrace.store import scan as local_scan
@@ -176,17 +175,9 @@ class Indexes:
     def all(self) -> list[Index]:
         """All indexes."""
         c = t.job.c
-        query = (
-            sa.select(c.job_id, c.home, c.name, c.spec)
-            .where(c.tenant == self._runtime.tenant, c.kind.in_(KINDS), c.dropped_at.is_(None))
-            .order_by(c.home, c.name)
-        )
         with self._runtime.database.read() as connection:
-            rows = connection.execute(query).all()
-        return [
-            Index(self._context, row.job_id, row.home, row.name, json.loads(row.spec)["consumer"])
-            for row in rows
-        ]
+            jobs = joblog.records(connection, c.tenant == self._runtime.tenant, c.kind.in_(KINDS))
+        return [Index(self._context, job.id, job.home, job.name, job.spec.consumer) for job in jobs]
 
     def drop(self, table: str, name: str, *, txn: Transaction | None = None) -> None:
         """Drop an index; its objects go with the next purges."""

@@ -18,6 +18,7 @@ from tailrace.indexes.build import format_of
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.rowmap import Gone
 from tailrace.indexes.segment import Parts, Segment, parts_at
+from tailrace.propagation.freshness import is_fresh
 from tailrace.store import lookup
 from tailrace.store.deletes import Deleted, Positions
 from tailrace.store.files import DataFile
@@ -165,7 +166,7 @@ class Head:
 
     @property
     def is_fresh(self) -> bool:
-        return self.watermark is not None and self.changed <= self.watermark
+        return is_fresh(self.watermark, [self.changed])
 
 
 def head_of(runtime: Runtime, job_id: int) -> Head | None:

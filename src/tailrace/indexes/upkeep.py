@@ -7,7 +7,6 @@ them was replaced meanwhile, it gives up. Iterations and searches go on all the 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,15 +62,15 @@ class IndexJob:
 
 def find_job(connection: sa.Connection, job_id: int) -> IndexJob:
     """The job of an index; NotFoundError if it was dropped."""
-    row = joblog.row(connection, job_id)
-    if row is None or row.dropped_at is not None:
+    job = joblog.record(connection, job_id)
+    if job is None or job.dropped_at is not None:
         raise NotFoundError("this index was dropped")
     return IndexJob(
         id=job_id,
         table_id=joblog.sources_of(connection, [job_id])[job_id][0],
-        label=f"{row.home}/{row.name}",
-        definition=Definition.from_options(json.loads(row.spec)["consumer"]),
-        watermark=row.watermark,
+        label=job.label,
+        definition=Definition.from_options(job.spec.consumer),
+        watermark=job.watermark,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tailrace.propagation.freshness import is_fresh
 from tailrace.propagation.job import ACTIVE, Job, State, Work
 
 GroupKey = Hashable
@@ -148,11 +149,8 @@ class Board:
 
     def is_stale(self, entry: Entry) -> bool:
         """Whether a source has changed since the job's watermark, or may have."""
-        watermark = entry.watermark
-        if watermark is None:
-            return True
-        changed = (self.last_change.get(table) for table in entry.job.sources)
-        return any(snapshot is None or snapshot > watermark for snapshot in changed)
+        changes = (self.last_change.get(table) for table in entry.job.sources)
+        return not is_fresh(entry.watermark, changes)
 
     def effective(self, entry: Entry) -> int | None:
         """The snapshot that the job's output reflects: the newest, if nothing has changed since."""

@@ -29,7 +29,7 @@ from tailrace.propagation.consumer import Consumer, JobContext, find_consumer, w
 from tailrace.propagation.flight import Flight, Running
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import consuming
-from tailrace.propagation.job import Claim, Job, Kind
+from tailrace.propagation.job import Claim, Job, JobError, Kind
 from tailrace.propagation.joblog import FencedError
 from tailrace.propagation.reading import Reading, Readings
 from tailrace.propagation.spark_tags import TaggingSpark
@@ -179,8 +179,7 @@ class Iterations:
             info = infos[table]
             if info is None:
                 raise SourceGoneError(source_gone(claim.job.label))
-            memory = claim.status.get("memory", {})
-            wanted = consumer.columns(claim.spec["consumer"], memory, info)
+            wanted = consumer.columns(claim.spec.consumer, claim.last.memory, info)
             for name in wanted or ():
                 info.column(name)  # its own mistake must not fail the others' read
             columns[table] = wanted
@@ -276,11 +275,11 @@ class Iterations:
             name=claim.job.name,
             table=claim.job.home,
             tenant=claim.job.tenant,
-            options=claim.spec["consumer"],
+            options=claim.spec.consumer,
             since=claim.since,
             to=claim.to,
             # A copy all the way down: what a try that fails does to it must leave no trace.
-            memory=copy.deepcopy(claim.status.get("memory", {})),
+            memory=copy.deepcopy(claim.last.memory),
             lake=self._lake_id(),
             rebuilds=part.kind is Kind.SNAPSHOT and claim.since is not None,
             is_canceled=lambda: flight.must_stop((claim.job.id,)),
@@ -322,9 +321,7 @@ class Iterations:
                 touched = _ids(connection, one.written, snapshot)
                 made = _enter_outputs(connection, claim, touched, one.job.owned, snapshot)
                 versions.enter(connection, claim, made.union(touched), snapshot)
-                status = {**claim.status, "memory": one.job.memory}
-                status.pop("error", None)
-                joblog.complete(connection, claim, status)
+                joblog.complete(connection, claim, one.job.memory)
                 # The commit is everybody's: its time is counted once.
                 more = time.monotonic() - consumed if one is done[-1] else 0.0
                 record = replace(
@@ -397,8 +394,9 @@ class Iterations:
             flight.failures += 1
             log.warning("iteration", job=claim.job.label, error=reason, blamed="this node")
             return  # what it claimed is released, and another node may take it
-        before = claim.status.get("error", {}).get("code")
-        tries = 1 if before == retry.TRIGGER else claim.job.tries + 1
+        before = claim.last.error
+        was_trigger = before is not None and before.code == retry.TRIGGER
+        tries = 1 if was_trigger else claim.job.tries + 1
         settings = self._runtime.settings
         code = retry.final_code(retry.code_of(error), tries, settings)
         permanent = retry.is_permanent(code)
@@ -408,7 +406,6 @@ class Iterations:
             tries, permanent, again = max(1, claim.job.tries), False, None
         message = retry.message_of(error)
         record = replace(self._record(flight, claim, kind, running), error=message)
-        status = {**claim.status, "error": {"code": code, "message": message, "at": str(now)}}
         with self._runtime.database.lock() as connection:
             entered = joblog.fail(
                 connection,
@@ -416,7 +413,7 @@ class Iterations:
                 permanent=permanent,
                 tries=tries,
                 retry_at=None if permanent else again,
-                status=status,
+                error=JobError(code=code, message=message, at=str(now)),
                 repeats=_repeats(claim.job),
             )
             if entered:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from tailrace.propagation.spec import JobSpec
 from tailrace.propagation.trigger import Trigger
 
 
@@ -50,8 +52,78 @@ def shown(stored: State, *, watermark: int | None, tries: int) -> State:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class JobError:
+    """Why the last try of a job failed."""
+
+    code: int  # up to 9999 it passes by itself
+    message: str
+    at: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "at": self.at}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LastRun:
+    """What the runs of a job have left behind."""
+
+    memory: dict[str, Any] = field(default_factory=dict)  # the consumer's own; JSON
+    error: JobError | None = None  # of the last try, if that failed
+
+    @classmethod
+    def from_json(cls, text: str) -> LastRun:
+        """As the job log has it."""
+        stored = json.loads(text)
+        error = stored.get("error")
+        return cls(
+            memory=stored.get("memory", {}), error=None if error is None else JobError(**error)
+        )
+
+    def to_json(self) -> str:
+        """For the job log."""
+        error = {} if self.error is None else {"error": self.error.to_dict()}
+        return json.dumps({"memory": self.memory, **error})
+
+    def with_error(self, error: JobError | None) -> LastRun:
+        return replace(self, error=error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """A job as the job log has it."""
+
+    id: int
+    tenant: str
+    home: str  # what it is named under
+    name: str
+    kind: str
+    spec: JobSpec
+    state: State
+    watermark: int | None
+    claim_to: int | None  # where an iteration that was begun has to end
+    catches_up: bool
+    node: str | None  # that runs an iteration of it
+    epoch: int
+    lsn: int
+    tries: int
+    retry_at: datetime | None
+    last: LastRun
+    created_at: datetime
+    dropped_at: datetime | None
+
+    @property
+    def label(self) -> str:
+        return f"{self.home}/{self.name}"
+
+    @property
+    def shown(self) -> State:
+        """The state that users see."""
+        return shown(self.state, watermark=self.watermark, tries=self.tries)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A row of the job log, as a runner holds it in memory: little, because there are many."""
+    """A job as a runner holds it in memory: little, because there are many."""
 
     id: int
     tenant: str
@@ -140,5 +212,5 @@ class Claim:
     job: Job  # as it is now, with the epoch of this claim
     since: int | None
     to: int
-    spec: dict[str, Any]
-    status: dict[str, Any]
+    spec: JobSpec
+    last: LastRun

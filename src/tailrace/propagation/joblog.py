@@ -20,7 +20,17 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
-from tailrace.propagation.job import Claim, Job, Member, State, Work
+from tailrace.propagation.job import (
+    Claim,
+    Job,
+    JobError,
+    JobRecord,
+    LastRun,
+    Member,
+    State,
+    Work,
+)
+from tailrace.propagation.spec import JobSpec
 from tailrace.propagation.trigger import make_trigger, parse_interval
 from tailrace.store import lookup
 from tailrace.store.schema import fold
@@ -55,22 +65,38 @@ def lake_id(connection: sa.Connection) -> str:
 
 def jobs_since(connection: sa.Connection, lsn: int) -> list[tuple[Job, bool]]:
     """The jobs written after a number, and whether each is dropped."""
-    rows = connection.execute(sa.select(t.job).where(_J.lsn > lsn).order_by(_J.lsn)).all()
-    return _with_sources(connection, rows)
+    query = sa.select(t.job).where(_J.lsn > lsn).order_by(_J.lsn)
+    return _with_sources(connection, [_record(row) for row in connection.execute(query)])
 
 
 def jobs_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[Job, bool]]:
     """Some jobs, and whether each is dropped."""
-    return _with_sources(connection, rows_by_id(connection, ids))
+    return _with_sources(connection, list(records_by_id(connection, ids).values()))
 
 
-def rows_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[Any]:
-    """The rows of some jobs, dropped or not."""
-    return [
-        row
+def records_by_id(connection: sa.Connection, ids: Iterable[int]) -> dict[int, JobRecord]:
+    """Some jobs, dropped or not, by their ids."""
+    return {
+        row.job_id: _record(row)
         for some in in_batches(ids)
         for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some)))
-    ]
+    }
+
+
+def record(connection: sa.Connection, job_id: int) -> JobRecord | None:
+    """A job, dropped or not; None if there never was one, or not any more."""
+    return records_by_id(connection, [job_id]).get(job_id)
+
+
+def options(connection: sa.Connection, job_id: int) -> dict[str, Any]:
+    """The options of the consumer of a job that is there, dropped or not."""
+    return records_by_id(connection, [job_id])[job_id].spec.consumer
+
+
+def records(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[JobRecord]:
+    """The jobs that are not dropped and meet some conditions, by home and name."""
+    query = sa.select(t.job).where(_J.dropped_at.is_(None), *conditions)
+    return [_record(row) for row in connection.execute(query.order_by(_J.home, _J.name))]
 
 
 def numbers(connection: sa.Connection) -> dict[int, int]:
@@ -79,15 +105,11 @@ def numbers(connection: sa.Connection) -> dict[int, int]:
     return {row.job_id: row.lsn for row in connection.execute(query)}
 
 
-def find(connection: sa.Connection, tenant: str, home: str, name: str) -> Any:
-    """The row of the job of that name that is not dropped, or None."""
-    query = sa.select(t.job).where(
-        _J.tenant == tenant,
-        _J.home == home,
-        sa.func.lower(_J.name) == sa.func.lower(name),
-        _J.dropped_at.is_(None),
-    )
-    return connection.execute(query).one_or_none()
+def find(connection: sa.Connection, tenant: str, home: str, name: str) -> JobRecord | None:
+    """The job of that name that is not dropped, or None."""
+    same_name = sa.func.lower(_J.name) == sa.func.lower(name)
+    found = records(connection, _J.tenant == tenant, _J.home == home, same_name)
+    return found[0] if found else None
 
 
 def names_under(
@@ -100,11 +122,6 @@ def names_under(
         for some in in_batches(homes)
         for row in connection.execute(query.where(_J.home.in_(some)))
     }
-
-
-def row(connection: sa.Connection, job_id: int) -> Any:
-    """The row of a job, dropped or not, or None."""
-    return connection.execute(sa.select(t.job).where(_J.job_id == job_id)).one_or_none()
 
 
 def sources_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int, tuple[int, ...]]:
@@ -131,29 +148,20 @@ def upstream_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[in
     return {job_id: tuple(beneath) for job_id, beneath in found.items()}
 
 
-def following(connection: sa.Connection, table_id: int, kind: str) -> list[Any]:
-    """The jobs of a kind that follow a table."""
-    query = (
-        sa.select(t.job)
-        .join(t.job_source, t.job_source.c.job_id == t.job.c.job_id)
-        .where(
-            t.job_source.c.table_id == table_id, t.job.c.kind == kind, t.job.c.dropped_at.is_(None)
-        )
-    )
-    return list(connection.execute(query))
+def following(connection: sa.Connection, tables: Iterable[int]) -> list[JobRecord]:
+    """The jobs that follow one of some tables."""
+    c = t.job_source.c
+    source = sa.select(c.job_id).where(c.table_id.in_(list(tables)))
+    return records(connection, _J.job_id.in_(source))
 
 
-def standing_on(connection: sa.Connection, job_id: int) -> list[Any]:
-    """The rows of the jobs that stand on a job and are not dropped, the highest first."""
+def standing_on(connection: sa.Connection, job_id: int) -> list[JobRecord]:
+    """The jobs that stand on a job, the highest first."""
     c = t.job_upstream.c
-    query = (
-        sa.select(t.job)
-        .join(t.job_upstream, c.job_id == _J.job_id)
-        .where(c.upstream_id == job_id, _J.dropped_at.is_(None))
-    )
-    rows = connection.execute(query).all()
-    beneath = upstream_of(connection, [row.job_id for row in rows])
-    return sorted(rows, key=lambda row: (-len(beneath[row.job_id]), row.job_id))
+    above = sa.select(c.job_id).where(c.upstream_id == job_id)
+    found = records(connection, _J.job_id.in_(above))
+    beneath = upstream_of(connection, [job.id for job in found])
+    return sorted(found, key=lambda job: (-len(beneath[job.id]), job.id))
 
 
 def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
@@ -208,43 +216,35 @@ def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, 
     return found
 
 
-def _with_sources(connection: sa.Connection, rows: Sequence[Any]) -> list[tuple[Job, bool]]:
+def _with_sources(connection: sa.Connection, found: Sequence[JobRecord]) -> list[tuple[Job, bool]]:
     # Many at once are cheaper to read as a whole.
-    ids = None if len(rows) > 5000 else [row.job_id for row in rows]
+    ids = None if len(found) > 5000 else [job.id for job in found]
     sources = sources_of(connection, ids)
     upstream = upstream_of(connection, ids)
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     return [
         (
-            job_of(
-                row,
-                shared.setdefault(sources[row.job_id], sources[row.job_id]),
-                upstream.get(row.job_id, ()),
+            _job(
+                job,
+                shared.setdefault(sources[job.id], sources[job.id]),
+                upstream.get(job.id, ()),
             ),
-            row.dropped_at is not None,
+            job.dropped_at is not None,
         )
-        for row in rows
-        if row.job_id in sources  # or its rows are being deleted at this moment
+        for job in found
+        if job.id in sources  # or its rows are being deleted at this moment
     ]
 
 
-def job_of(row: Any, sources: tuple[int, ...], upstream: tuple[int, ...] = ()) -> Job:
+def _record(row: Any) -> JobRecord:
     """A row as a value."""
-    spec = json.loads(row.spec)
-    trigger = make_trigger(spec["trigger"]["job_type"], spec["trigger"]["schedule"])
-    timeout = spec["timeout"]
-    return Job(
+    return JobRecord(
         id=row.job_id,
         tenant=row.tenant,
         home=row.home,
         name=row.name,
         kind=row.kind,
-        trigger=trigger,
-        rule=sys.intern(json.dumps(spec["trigger"], sort_keys=True)),
-        priority=spec["priority"],
-        timeout=None if timeout is None else parse_interval(timeout).total_seconds(),
-        sources=sources,
-        upstream=upstream,
+        spec=JobSpec.from_json(row.spec),
         state=State(row.state),
         watermark=row.watermark,
         claim_to=row.claim_to,
@@ -254,6 +254,37 @@ def job_of(row: Any, sources: tuple[int, ...], upstream: tuple[int, ...] = ()) -
         lsn=row.lsn,
         tries=row.tries,
         retry_at=row.retry_at,
+        last=LastRun.from_json(row.status),
+        created_at=row.created_at,
+        dropped_at=row.dropped_at,
+    )
+
+
+def _job(of: JobRecord, sources: tuple[int, ...], upstream: tuple[int, ...]) -> Job:
+    """What a runner keeps of a job."""
+    spec = of.spec
+    rule = {"job_type": spec.job_type, "schedule": spec.schedule}
+    return Job(
+        id=of.id,
+        tenant=of.tenant,
+        home=of.home,
+        name=of.name,
+        kind=of.kind,
+        trigger=make_trigger(spec.job_type, spec.schedule),
+        rule=sys.intern(json.dumps(rule, sort_keys=True)),
+        priority=spec.priority,
+        timeout=None if spec.timeout is None else parse_interval(spec.timeout).total_seconds(),
+        sources=sources,
+        upstream=upstream,
+        state=of.state,
+        watermark=of.watermark,
+        claim_to=of.claim_to,
+        catches_up=of.catches_up,
+        node=of.node,
+        epoch=of.epoch,
+        lsn=of.lsn,
+        tries=of.tries,
+        retry_at=of.retry_at,
     )
 
 
@@ -280,7 +311,7 @@ class NewJob:
 
     home: str
     name: str
-    spec: Mapping[str, Any]
+    spec: JobSpec
     sources: Sequence[int]
     outputs: Sequence[int] = ()
     upstream: Sequence[int] = ()  # all that it stands on, the lowest first
@@ -303,14 +334,14 @@ def insert_all(
                 "tenant": tenant,
                 "home": job.home,
                 "name": job.name,
-                "kind": job.spec["consumer"]["kind"],
-                "spec": json.dumps(job.spec),
+                "kind": job.spec.kind,
+                "spec": job.spec.to_json(),
                 "state": State.COMPLETED,
                 "epoch": 0,
                 "catches_up": 0,
                 "lsn": first_lsn + job_id - first_id,
                 "tries": 0,
-                "status": "{}",
+                "status": LastRun().to_json(),
                 "created_at": now,
             }
             for job_id, job in numbered
@@ -382,30 +413,30 @@ def claim(
         return claims  # purged since it was planned; from the claim on, it is not
     members = {member.job.id: member for member in work.members}
     beneath = {i for member in work.members for i in member.job.upstream}
-    rows = {row.job_id: row for row in rows_by_id(connection, {*members, *beneath})}
+    found = records_by_id(connection, {*members, *beneath})
     alive: set[str] | None = None
 
-    def is_free(row: Any) -> bool:
+    def is_free(job: JobRecord) -> bool:
         nonlocal alive
-        if row.node_id is not None and alive is None:
+        if job.node is not None and alive is None:
             alive = live(connection)
-        return row.node_id is None or row.node_id not in (alive or ())
+        return job.node is None or job.node not in (alive or ())
 
     def may_claim(member: Member) -> bool:
-        row: Any = rows.get(member.job.id)
-        if not _is_as_planned(row, member.job, work.to):
+        job = found.get(member.job.id)
+        if job is None or not _is_as_planned(job, member.job, work.to):
             return False
-        at_rest = row.state == State.COMPLETED and row.node_id is None
-        return at_rest or (row.state == State.RUNNING and is_free(row))
+        at_rest = job.state is State.COMPLETED and job.node is None
+        return at_rest or (job.state is State.RUNNING and is_free(job))
 
     def stands(member: Member, bundle: tuple[int, ...]) -> bool:
         """Whether what it stands on is where it was planned to be, or comes along."""
         for job_id in member.job.upstream:
-            row = rows.get(job_id)
-            if row is None or row.dropped_at is not None:
+            job = found.get(job_id)
+            if job is None or job.dropped_at is not None:
                 return False
-            at_rest = row.claim_to is None and is_free(row)
-            there = at_rest and row.watermark is not None and row.watermark <= work.to
+            at_rest = job.claim_to is None and is_free(job)
+            there = at_rest and job.watermark is not None and job.watermark <= work.to
             if job_id not in bundle and not there:
                 return False
         return True
@@ -413,15 +444,15 @@ def claim(
     for bundle in work.bundles():
         some = [members[job_id] for job_id in bundle]
         if all(may_claim(member) and stands(member, bundle) for member in some):
-            claims += [_claim(connection, rows[m.job.id], m, work.to, node) for m in some]
+            claims += [_claim(connection, found[m.job.id], m, work.to, node) for m in some]
     return claims
 
 
-def _is_as_planned(row: Any, before: Job, to: int) -> bool:
+def _is_as_planned(now: JobRecord, before: Job, to: int) -> bool:
     """Whether a job is still what it was when it was planned to go to a snapshot."""
-    if row is None or row.dropped_at is not None or row.epoch != before.epoch:
+    if now.dropped_at is not None or now.epoch != before.epoch:
         return False
-    return row.watermark == before.watermark and _leads_to(row.claim_to, before, to)
+    return now.watermark == before.watermark and _leads_to(now.claim_to, before, to)
 
 
 def _leads_to(claim_to: int | None, job: Job, to: int) -> bool:
@@ -432,9 +463,11 @@ def _leads_to(claim_to: int | None, job: Job, to: int) -> bool:
     return claim_to is None or claim_to == to or (bool(job.upstream) and claim_to < to)
 
 
-def _claim(connection: sa.Connection, found: Any, member: Member, to: int, node: str) -> Claim:
-    left = found.state == State.RUNNING
-    epoch = found.epoch + (1 if left else 0)
+def _claim(
+    connection: sa.Connection, before: JobRecord, member: Member, to: int, node: str
+) -> Claim:
+    left = before.state is State.RUNNING
+    epoch = before.epoch + (1 if left else 0)
     values = {
         "state": State.RUNNING,
         "watermark": member.since,
@@ -444,9 +477,9 @@ def _claim(connection: sa.Connection, found: Any, member: Member, to: int, node:
         "epoch": epoch,
     }
     lsn = next_number(connection, "lsn")
-    connection.execute(sa.update(t.job).where(_J.job_id == found.job_id).values(lsn=lsn, **values))
+    connection.execute(sa.update(t.job).where(_J.job_id == before.id).values(lsn=lsn, **values))
     job = replace(
-        job_of(found, member.job.sources, member.job.upstream),
+        _job(before, member.job.sources, member.job.upstream),
         state=State.RUNNING,
         watermark=member.since,
         claim_to=to,
@@ -455,13 +488,7 @@ def _claim(connection: sa.Connection, found: Any, member: Member, to: int, node:
         epoch=epoch,
         lsn=lsn,
     )
-    return Claim(
-        job=job,
-        since=member.since,
-        to=to,
-        spec=json.loads(found.spec),
-        status=json.loads(found.status),
-    )
+    return Claim(job=job, since=member.since, to=to, spec=before.spec, last=before.last)
 
 
 def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
@@ -477,7 +504,7 @@ def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
 _AT_REST = sa.case((_J.state == State.RUNNING, State.COMPLETED.value), else_=_J.state)
 
 
-def complete(connection: sa.Connection, claim: Claim, status: Mapping[str, Any]) -> None:
+def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any]) -> None:
     """Move the watermark to where the iteration has read; FencedError if it may not."""
     done = write(
         connection,
@@ -489,7 +516,7 @@ def complete(connection: sa.Connection, claim: Claim, status: Mapping[str, Any])
         node_id=None,
         tries=0,
         retry_at=None,
-        status=json.dumps(status),
+        status=LastRun(memory=memory).to_json(),
     )
     if not done:
         raise FencedError(f"{claim.job.label} was stopped: this iteration is not committed")
@@ -502,7 +529,7 @@ def fail(
     permanent: bool,
     tries: int,
     retry_at: datetime | None,
-    status: Mapping[str, Any],
+    error: JobError,
     repeats: bool = True,
 ) -> bool:
     """Put a job to rest with its error; it keeps its watermark and, if it `repeats`, its claim.
@@ -520,28 +547,25 @@ def fail(
         **({} if repeats else {"claim_to": None}),
         tries=tries,
         retry_at=retry_at,
-        status=json.dumps(status),
+        status=claim.last.with_error(error).to_json(),
     )
 
 
-def fail_trigger(
-    connection: sa.Connection, job: Job, error: Mapping[str, Any], again: datetime
-) -> None:
+def fail_trigger(connection: sa.Connection, job: Job, error: JobError, again: datetime) -> None:
     """Say that a job's trigger raised, and when it is asked again; not if the job has changed."""
-    found = row(connection, job.id)
-    if found is not None and found.lsn == job.lsn:
-        status = json.dumps({**json.loads(found.status), "error": dict(error)})
+    now = record(connection, job.id)
+    if now is not None and now.lsn == job.lsn:
+        status = now.last.with_error(error).to_json()
         write(connection, job.id, tries=job.tries + 1, retry_at=again, status=status)
 
 
 def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
     """Say that a job's trigger works again, if it was that which had failed."""
-    found = row(connection, job.id)
-    if found is not None and found.lsn == job.lsn:
-        status = json.loads(found.status)
-        if status.get("error", {}).get("code") == code:
-            del status["error"]
-            write(connection, job.id, tries=0, retry_at=None, status=json.dumps(status))
+    now = record(connection, job.id)
+    if now is None or now.lsn != job.lsn or now.last.error is None or now.last.error.code != code:
+        return
+    status = now.last.with_error(None).to_json()
+    write(connection, job.id, tries=0, retry_at=None, status=status)
 
 
 def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool = True) -> None:

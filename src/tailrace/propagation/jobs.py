@@ -6,11 +6,10 @@ or in the user's, and takes effect with its commit. Running processes learn of i
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,10 +31,10 @@ from tailrace.propagation.consumer import find_consumer, is_broken, why_missing
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import check_outside
 from tailrace.propagation.iteration import source_gone
-from tailrace.propagation.job import AT_REST, STORED, Job, State
+from tailrace.propagation.job import AT_REST, STORED, Job, JobError, JobRecord, State
 from tailrace.propagation.node import common_fault, live_nodes
 from tailrace.propagation.registering import Registering, Registration
-from tailrace.propagation.spec import complete, updated
+from tailrace.propagation.spec import JobSpec, complete, updated
 from tailrace.propagation.status import STOPPED, JobStatus, statuses
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
@@ -91,7 +90,7 @@ class Jobs:
         """
         check_name(name, "job")
         wanted = complete(spec)
-        if free_home and not wanted["sources"]:
+        if free_home and not wanted.sources:
             raise InvalidError(f"the spec of {table}/{name} has to name its sources")
         if txn is None:
             with self._begin() as own:
@@ -103,7 +102,7 @@ class Jobs:
         txn: Transaction,
         table: TableName,
         name: Name,
-        spec: dict[str, Any],
+        spec: JobSpec,
         upstream: Sequence[int],
         *,
         free_home: bool,
@@ -113,26 +112,27 @@ class Jobs:
         if (home, fold(name)) in pending:
             return False
         at = [] if free_home else [txn.info(table)]
-        infos = [txn.info(source) for source in spec["sources"]] or at
-        if spec["sources"] and len({info.id for info in infos}) != len(infos):
+        infos = [txn.info(source) for source in spec.sources] or at
+        if spec.sources and len({info.id for info in infos}) != len(infos):
             raise InvalidError("a spec's sources name a table twice")
         with self._runtime.database.read() as connection:
             _check_retention(connection, spec)
             old = joblog.find(connection, self._runtime.tenant, home, name)
-            dropped = old is None or txn.acts_for(old.job_id)  # by this very transaction
-            if not dropped and not _has_lost_a_source(connection, old.job_id):
+            if old is not None and txn.acts_for(old.id):
+                old = None  # this very transaction drops it
+            if old is not None and not _has_lost_a_source(connection, old.id):
                 return False
-        if not dropped:  # it can never run again: the new one takes its place
+        if old is not None:  # it can never run again: the new one takes its place
             self._check_free(txn, old)
-            self._drop(txn, old.job_id)
-        consumer = find_consumer(spec["consumer"]["kind"])
+            self._drop(txn, old.id)
+        consumer = find_consumer(spec.kind)
         outputs: list[str] = []
-        if consumer is None and is_broken(spec["consumer"]["kind"]):
-            raise InvalidError(why_missing(spec["consumer"]["kind"]))
+        if consumer is None and is_broken(spec.kind):
+            raise InvalidError(why_missing(spec.kind))
         if consumer is None:
-            log.warning("consumer not known here", kind=spec["consumer"]["kind"], job=name)
+            log.warning("consumer not known here", kind=spec.kind, job=name)
         else:
-            outputs = consumer.prepare(txn, spec["consumer"], infos)
+            outputs = consumer.prepare(txn, spec.consumer, infos)
 
         batch = self._registering.get(txn)
         # Those that follow each other are entered at once; else in their turn.
@@ -164,23 +164,23 @@ class Jobs:
         if txn is not None and (home, fold(name)) in self._pending.get(txn, ()):
             raise InvalidError(f"{home}/{name} is registered by this very transaction")
         with self._runtime.database.read() as connection:
-            row = joblog.find(connection, self._runtime.tenant, home, name)
-        if row is None:
+            job = joblog.find(connection, self._runtime.tenant, home, name)
+        if job is None:
             return False
         if txn is not None:
-            if txn.lent and txn.acts_for(row.job_id):
+            if txn.lent and txn.acts_for(job.id):
                 raise InvalidError(f"{home}/{name} cannot unregister itself from its own consumer")
-            if txn.acts_for(row.job_id):
+            if txn.acts_for(job.id):
                 return False  # this transaction drops it already
-            self._drop_all(txn, row, cascade=cascade)
+            self._drop_all(txn, job, cascade=cascade)
             return True
         check_outside("lake.jobs.unregister(…) without txn=")
         try:
             with self._begin() as own:
-                dropped = self._drop_all(own, row, cascade=cascade)
+                dropped = self._drop_all(own, job, cascade=cascade)
         except ConflictError:
             with self._runtime.database.read() as connection:
-                now = joblog.row(connection, row.job_id)
+                now = joblog.record(connection, job.id)
             if now is None or now.dropped_at is not None:
                 return False  # somebody else was faster
             raise
@@ -188,24 +188,24 @@ class Jobs:
             self._wait_for_rest(job_id)
         return True
 
-    def _drop_all(self, txn: Transaction, row: Any, *, cascade: bool) -> list[int]:
+    def _drop_all(self, txn: Transaction, job: JobRecord, *, cascade: bool) -> list[int]:
         """Drop a job, and before it, if that is asked for, what stands on it."""
         above = []
         if cascade:
             with self._runtime.database.read() as connection:
-                above = [one.job_id for one in joblog.standing_on(connection, row.job_id)]
+                above = [one.id for one in joblog.standing_on(connection, job.id)]
         else:
-            self._check_free(txn, row)
-        dropped = [i for i in above if not txn.acts_for(i)] + [row.job_id]
+            self._check_free(txn, job)
+        dropped = [i for i in above if not txn.acts_for(i)] + [job.id]
         for job_id in dropped:
             self._drop(txn, job_id)
         return dropped
 
-    def _check_free(self, txn: Transaction, row: Any) -> None:
+    def _check_free(self, txn: Transaction, job: JobRecord) -> None:
         """Refuse to drop what others stand on, unless this transaction drops them too."""
         with self._runtime.database.read() as connection:
-            above = joblog.standing_on(connection, row.job_id)
-        _refuse_if_needed([one for one in above if not txn.acts_for(one.job_id)], row)
+            above = joblog.standing_on(connection, job.id)
+        _refuse_if_needed([one for one in above if not txn.acts_for(one.id)], job.label)
 
     def _drop(self, txn: Transaction, job_id: int) -> None:
         txn.act_for(job_id)
@@ -217,28 +217,31 @@ class Jobs:
         for info in derived:
             if info is not None:
                 txn.drop_table(quoted_name(info.schema, info.name))
-        self._undo(txn, job_id)
+        label = self._undo(txn, job_id)
 
         def drop(connection: sa.Connection, _snapshot: int) -> None:
             # Again: another transaction, or this one, may have put something on it meanwhile.
-            _refuse_if_needed(
-                joblog.standing_on(connection, job_id), joblog.row(connection, job_id)
-            )
+            _refuse_if_needed(joblog.standing_on(connection, job_id), label)
             if not joblog.drop(connection, job_id, self._runtime.clock.now()):
                 raise ConflictError("another transaction dropped the job")
 
         txn.in_commit(drop)
 
-    def _undo(self, txn: Transaction, job_id: int) -> None:
-        """Let the consumer of a job that is being dropped undo what it did to the sources."""
+    def _undo(self, txn: Transaction, job_id: int) -> str:
+        """Let the consumer of a job that is being dropped undo what it did to the sources.
+
+        Returns the job's label.
+        """
         with self._runtime.database.read() as connection:
-            row = joblog.row(connection, job_id)
+            job = joblog.record(connection, job_id)
             ids = joblog.sources_of(connection, [job_id])[job_id]
             infos = [lookup.table_by_id(connection, source, txn.base) for source in ids]
-        consumer = find_consumer(row.kind)
+        assert job is not None  # its rows stay for long after it was dropped
+        consumer = find_consumer(job.kind)
         if consumer is not None:
             there = [info for info in infos if info is not None]
-            consumer.dropping(txn, json.loads(row.spec)["consumer"], there)
+            consumer.dropping(txn, job.spec.consumer, there)
+        return job.label
 
     def _wait_for_rest(self, job_id: int) -> None:
         """Wait until no living node runs anything for a job."""
@@ -249,15 +252,15 @@ class Jobs:
             while time.monotonic() < deadline:
                 changed.clear()
                 with self._runtime.database.read() as connection:
-                    row = joblog.row(connection, job_id)
-                    if row is None or row.node_id is None:
+                    job = joblog.record(connection, job_id)
+                    if job is None or job.node is None:
                         return
-                    if row.node_id not in live_nodes(connection, self._runtime):
+                    if job.node not in live_nodes(connection, self._runtime):
                         return
                 changed.wait(0.1)
         finally:
             end_listening()
-        log.warning("a dropped job's iteration goes on", job_id=job_id, node=row.node_id)
+        log.warning("a dropped job's iteration goes on", job_id=job_id)
 
     # --- change -----------------------------------------------------------------------------
 
@@ -275,15 +278,14 @@ class Jobs:
         An iteration that is running goes on with the old ones, unless it is interrupted.
         """
 
-        def change(connection: sa.Connection, row: Any) -> None:
-            old = json.loads(row.spec)
-            new = updated(old, spec)
+        def change(connection: sa.Connection, job: JobRecord) -> None:
+            new = updated(job.spec, spec)
             _check_retention(connection, new)
-            consumer = find_consumer(row.kind)
+            consumer = find_consumer(job.kind)
             if consumer is not None:
-                consumer.check_update(old["consumer"], new["consumer"])
+                consumer.check_update(job.spec.consumer, new.consumer)
             write = joblog.stop if interrupt else joblog.write
-            write(connection, row.job_id, spec=json.dumps(new))
+            write(connection, job.id, spec=new.to_json())
 
         self._change(table, name, change, txn)
 
@@ -292,25 +294,23 @@ class Jobs:
         self._change(
             table,
             name,
-            lambda connection, row: joblog.write(connection, row.job_id, state=State.PAUSED),
+            lambda connection, job: joblog.write(connection, job.id, state=State.PAUSED),
             txn,
         )
 
     def resume(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
         """Let a job go on that was paused or canceled, or that has failed."""
 
-        def change(connection: sa.Connection, row: Any) -> None:
-            if _has_lost_a_source(connection, row.job_id):
-                raise InvalidError(source_gone(f"{row.home}/{row.name}"))
-            running = row.node_id is not None
-            status = {k: v for k, v in json.loads(row.status).items() if k != "error"}
+        def change(connection: sa.Connection, job: JobRecord) -> None:
+            if _has_lost_a_source(connection, job.id):
+                raise InvalidError(source_gone(job.label))
             joblog.write(
                 connection,
-                row.job_id,
-                state=State.RUNNING if running else State.COMPLETED,
+                job.id,
+                state=State.COMPLETED if job.node is None else State.RUNNING,
                 tries=0,
                 retry_at=None,
-                status=json.dumps(status),
+                status=job.last.with_error(None).to_json(),
             )
 
         self._change(table, name, change, txn)
@@ -320,7 +320,7 @@ class Jobs:
         self._change(
             table,
             name,
-            lambda connection, row: joblog.stop(connection, row.job_id, state=State.CANCELED),
+            lambda connection, job: joblog.stop(connection, job.id, state=State.CANCELED),
             txn,
         )
 
@@ -328,18 +328,18 @@ class Jobs:
         self,
         table: str,
         name: str,
-        change: Callable[[sa.Connection, Any], object],
+        change: Callable[[sa.Connection, JobRecord], object],
         txn: Transaction | None,
     ) -> None:
         home = home_of(table)
 
         def apply(connection: sa.Connection, _snapshot: int) -> None:
-            change(connection, self._row(connection, home, name))
+            change(connection, self._find(connection, home, name))
 
         if txn is not None:
             if (home, fold(name)) not in self._pending.get(txn, ()):
                 with self._runtime.database.read() as connection:
-                    self._row(connection, home, name)  # or say at once that there is none
+                    self._find(connection, home, name)  # or say at once that there is none
             txn.in_commit(apply)
             return
         with self._runtime.database.lock() as connection:
@@ -350,8 +350,8 @@ class Jobs:
     def status(self, table: TableName, name: Name) -> JobStatus:
         """How a job is."""
         with self._runtime.database.read() as connection:
-            row = self._row(connection, home_of(table), name)
-            return statuses(connection, [row], common_fault(connection, self._runtime))[0]
+            job = self._find(connection, home_of(table), name)
+            return statuses(connection, [job], common_fault(connection, self._runtime))[0]
 
     def list(self, state: str | None = None) -> Sequence[JobStatus]:
         """All jobs, or those in a state; `completed` is all that are at rest."""
@@ -359,13 +359,12 @@ class Jobs:
         if state is not None and state not in known:
             raise InvalidError(f"no job is ever {show(state)}: {', '.join(known)}")
         c = t.job.c
-        query = sa.select(t.job).where(c.tenant == self._runtime.tenant, c.dropped_at.is_(None))
+        conditions = [c.tenant == self._runtime.tenant]
         if state is not None:
-            stored = State.COMPLETED if state in AT_REST else state
-            query = query.where(c.state == stored)
+            conditions.append(c.state == (State.COMPLETED if state in AT_REST else state))
         with self._runtime.database.read() as connection:
-            rows = connection.execute(query.order_by(c.home, c.name)).all()
-            found = statuses(connection, rows, common_fault(connection, self._runtime))
+            jobs = joblog.records(connection, *conditions)
+            found = statuses(connection, jobs, common_fault(connection, self._runtime))
         return [job for job in found if job.state == state] if state in AT_REST else found
 
     def history(
@@ -376,7 +375,7 @@ class Jobs:
             home = None if table is None else home_of(table)
             job_id = None
             if home is not None and name is not None:
-                job_id = self._row(connection, home, name).job_id
+                job_id = self._find(connection, home, name).id
             tenant = self._runtime.tenant
             return history.iterations(connection, tenant, home=home, job_id=job_id, limit=limit)
 
@@ -400,7 +399,7 @@ class Jobs:
             target = newest if snapshot is None else snapshot
             if target > newest:
                 raise InvalidError(f"there is no snapshot {target} yet: the newest is {newest}")
-            self._row(connection, home, name)
+            self._find(connection, home, name)
         self._wait_for_watermark(home, name, target, deadline)
 
     def _wait_for_watermark(
@@ -436,11 +435,11 @@ class Jobs:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         self._run_one(lambda job: job.id == job_id, left)
 
-    def _row(self, connection: sa.Connection, home: str, name: str) -> Any:
-        row = joblog.find(connection, self._runtime.tenant, home, name)
-        if row is None:
+    def _find(self, connection: sa.Connection, home: str, name: str) -> JobRecord:
+        job = joblog.find(connection, self._runtime.tenant, home, name)
+        if job is None:
             raise NotFoundError(f"there is no job {home}/{name}: lake.jobs.list() shows all")
-        return row
+        return job
 
 
 def seconds(timeout: object) -> float | None:
@@ -463,44 +462,36 @@ def home_of(table: str) -> str:
     return quoted_name(*(fold(part) for part in split_name(table)))
 
 
-def fail_followers(connection: sa.Connection, tables: list[int], now: Any) -> None:
+def fail_followers(connection: sa.Connection, tables: list[int], now: datetime) -> None:
     """Tables are being dropped: the jobs that follow them can never run again."""
-    source, job = t.job_source.c, t.job.c
-    query = (
-        sa.select(t.job)
-        .join(t.job_source, source.job_id == job.job_id)
-        .where(source.table_id.in_(tables), job.dropped_at.is_(None))
-        .distinct()
-    )
-    rows = connection.execute(query).all()
-    views = sorted(row.home for row in rows if row.kind == VIEW)
+    followers = joblog.following(connection, tables)
+    views = sorted(job.home for job in followers if job.kind == VIEW)
     if views:
         raise InvalidError(
             f"a table cannot be dropped while views read it ({', '.join(views[:5])}): "
             "drop them first, or all together with cascade=True"
         )
-    for row in rows:
-        consumer = find_consumer(row.kind)
+    for job in followers:
+        consumer = find_consumer(job.kind)
         if consumer is not None and consumer.goes_with_source:
-            joblog.drop(connection, row.job_id, now)
+            joblog.drop(connection, job.id, now)
             continue
-        message = source_gone(f"{row.home}/{row.name}")
-        error = {"code": retry.SOURCE_GONE, "message": message, "at": str(now)}
-        status = json.dumps({**json.loads(row.status), "error": error})
-        joblog.stop(connection, row.job_id, state=State.ERROR, status=status)
+        error = JobError(code=retry.SOURCE_GONE, message=source_gone(job.label), at=str(now))
+        status = job.last.with_error(error).to_json()
+        joblog.stop(connection, job.id, state=State.ERROR, status=status)
 
 
-def _refuse_if_needed(above: Sequence[Any], row: Any) -> None:
+def _refuse_if_needed(above: Sequence[JobRecord], label: str) -> None:
     if above:
-        names = ", ".join(f"{one.home}/{one.name}" for one in above[:5])
+        names = ", ".join(one.label for one in above[:5])
         raise InvalidError(
-            f"{row.home}/{row.name} cannot be dropped while others stand on it ({names}): "
+            f"{label} cannot be dropped while others stand on it ({names}): "
             "drop them first, or all of them with cascade=True"
         )
 
 
-def _check_retention(connection: sa.Connection, spec: dict[str, Any]) -> None:
-    asked = spec.get("retention")
+def _check_retention(connection: sa.Connection, spec: JobSpec) -> None:
+    asked = spec.retention
     if asked is None:
         return
     longest = configuration.read(connection).longest_retention

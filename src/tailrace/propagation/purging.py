@@ -7,11 +7,9 @@ job is rebuilt in full when it goes on.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,7 +17,8 @@ from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
-from tailrace.propagation.job import State
+from tailrace.propagation.freshness import Freshness
+from tailrace.propagation.job import JobRecord, State
 from tailrace.propagation.node import live_nodes
 from tailrace.propagation.status import STOPPED
 from tailrace.propagation.trigger import parse_interval
@@ -88,20 +87,17 @@ class JobNeeds:
 
     def _retained(self, connection: sa.Connection) -> list[Need]:
         """History that jobs ask to be kept, whatever they have read of it already."""
-        asking = sa.select(_J.home, _J.name, _J.spec).where(
-            _J.dropped_at.is_(None), _J.spec.like('%"retention":%')
-        )
         now = self._runtime.clock.now()
-        found = []
-        for row in connection.execute(asking):
-            asked = json.loads(row.spec).get("retention")
+        needs = []
+        for job in joblog.records(connection, _J.spec.like('%"retention":%')):
+            asked = job.spec.retention
             if asked is not None:
                 at = lookup.snapshot_at(connection, now - parse_interval(asked))
                 # None: all there is, is younger.
                 snapshot = lookup.oldest_snapshot(connection) if at is None else at
-                who = f"the job {row.home}/{row.name}, which keeps {asked} of history"
-                found.append(Need(snapshot=snapshot, who=who))
-        return found
+                who = f"the job {job.label}, which keeps {asked} of history"
+                needs.append(Need(snapshot=snapshot, who=who))
+        return needs
 
     def _versions_in_use(self, connection: sa.Connection) -> list[Need]:
         """The versions of derived tables that are read at this moment, by jobs that stand on them.
@@ -133,28 +129,24 @@ class JobNeeds:
         self, connection: sa.Connection, limit: int, only: Iterable[int] | None = None
     ) -> list[_Job]:
         """The jobs that have come less far than a limit, with what is to be known of them."""
-        query = sa.select(t.job).where(
-            _J.dropped_at.is_(None),
-            sa.or_(_J.watermark < limit, sa.and_(_J.watermark.is_(None), _J.claim_to < limit)),
-        )
-        if only is not None:
-            query = query.where(_J.job_id.in_(list(only)))
-        rows = connection.execute(query).all()
-        if not rows:
+        behind = sa.or_(_J.watermark < limit, sa.and_(_J.watermark.is_(None), _J.claim_to < limit))
+        only_some = [] if only is None else [_J.job_id.in_(list(only))]
+        found = joblog.records(connection, behind, *only_some)
+        if not found:
             return []
-        family = _Family(connection, rows, self._live(connection))
+        family = _Family(connection, found, self._live(connection))
         oldest = lookup.oldest_snapshot(connection)
         return [
             _Job(
-                id=row.job_id,
-                label=f"{row.home}/{row.name}",
-                watermark=row.watermark,
-                claim_to=row.claim_to,
-                needs=_needed(row, oldest, limit),
-                is_fresh=family.is_fresh(row.job_id),
-                is_stopped=family.is_stopped(row.job_id),
+                id=job.id,
+                label=job.label,
+                watermark=job.watermark,
+                claim_to=job.claim_to,
+                needs=_needed(job, oldest, limit),
+                is_fresh=family.is_fresh(job),
+                is_stopped=family.is_stopped(job),
             )
-            for row in rows
+            for job in found
         ]
 
 
@@ -171,11 +163,11 @@ class _Job:
     is_stopped: bool
 
 
-def _needed(row: Any, oldest: int, limit: int) -> int | None:
+def _needed(job: JobRecord, oldest: int, limit: int) -> int | None:
     # Without a watermark, or with one that was purged, it reads all rows at where it goes.
-    tails = row.watermark is not None and row.watermark >= oldest
-    needed = row.watermark if tails else row.claim_to
-    return None if needed is None or needed >= limit else int(needed)
+    tails = job.watermark is not None and job.watermark >= oldest
+    needed = job.watermark if tails else job.claim_to
+    return None if needed is None or needed >= limit else needed
 
 
 def _advance(connection: sa.Connection, jobs: list[_Job]) -> None:
@@ -185,51 +177,38 @@ def _advance(connection: sa.Connection, jobs: list[_Job]) -> None:
 
 
 class _Family:
-    """Some jobs and those that they stand on, with their sources."""
+    """Some jobs and those that they stand on."""
 
-    def __init__(self, connection: sa.Connection, rows: Iterable[Any], live: set[str]) -> None:
-        self._live = live
-        known = {row.job_id: row for row in rows}
-        self._upstream = joblog.upstream_of(connection, list(known))
-        beneath = {i for some in self._upstream.values() for i in some} - set(known)
-        others = {row.job_id: row for row in joblog.rows_by_id(connection, beneath)}
-        self._rows = known | others
-        self._sources = joblog.sources_of(connection, list(self._rows))
-        tables = {table for some in self._sources.values() for table in some}
-        self._there = lookup.tables_there(connection, lookup.newest_snapshot(connection), tables)
-        self._changed = joblog.last_changes(connection, tables)
+    def __init__(
+        self, connection: sa.Connection, jobs: Iterable[JobRecord], live: set[str]
+    ) -> None:
+        self._freshness, self._live = Freshness(connection, jobs), live
 
-    def _all_of(self, job_id: int) -> list[Any]:
-        """The rows of a job and of all beneath it; None for one that is not there."""
-        return [self._rows.get(i) for i in (job_id, *self._upstream.get(job_id, ()))]
-
-    def is_fresh(self, job_id: int) -> bool:
+    def is_fresh(self, job: JobRecord) -> bool:
         """Whether nothing has changed that a job would have to read, nor those beneath it."""
-        return all(self._has_nothing_to_do(row) for row in self._all_of(job_id))
-
-    def _has_nothing_to_do(self, row: Any) -> bool:
-        if row is None or row.watermark is None:
+        if self._freshness.has_lost_upstream(job):
             return False
-        if row.node_id is not None or row.claim_to is not None:
-            return False
-        sources = self._sources.get(row.job_id, ())
-        return all(
-            table in self._there and self._changed.get(table, -1) <= row.watermark
-            for table in sources
-        )
+        return all(self._is_settled(one) for one in (job, *self._freshness.upstream(job)))
 
-    def is_stopped(self, job_id: int) -> bool:
+    def _is_settled(self, job: JobRecord) -> bool:
+        """Whether it has nothing to do: not begun, and fresh."""
+        begun = job.node is not None or job.claim_to is not None
+        return not begun and self._freshness.is_fresh(job)
+
+    def is_stopped(self, job: JobRecord) -> bool:
         """Whether a job goes on only when somebody does something: with it, or with one beneath
         it that is behind.
         """
-        row, *beneath = self._all_of(job_id)
-        if row.node_id in self._live:
+        if job.node in self._live:
             return False
-        behind = [one for one in beneath if not self._has_nothing_to_do(one)]
-        return any(one is None or self._rests(one) for one in (row, *behind))
+        if self._freshness.has_lost_upstream(job):
+            return True
+        upstream = self._freshness.upstream(job)
+        behind = [one for one in upstream if not self._is_settled(one)]
+        return any(self._rests(one) for one in (job, *behind))
 
-    def _rests(self, row: Any) -> bool:
-        return row.state in STOPPED and row.node_id not in self._live
+    def _rests(self, job: JobRecord) -> bool:
+        return job.state in STOPPED and job.node not in self._live
 
 
 class Purger:

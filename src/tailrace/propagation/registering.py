@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, InvalidError
 from tailrace.propagation import graph, joblog
 from tailrace.propagation.joblog import NewJob
+from tailrace.propagation.spec import JobSpec
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo, fold, split_name
@@ -26,7 +26,7 @@ class Registration:
 
     home: str
     name: str
-    spec: dict[str, Any]
+    spec: JobSpec
     sources: Sequence[TableInfo]
     outputs: Sequence[str]  # names of tables
     upstream: Sequence[int]  # what it stands on directly

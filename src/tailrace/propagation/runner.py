@@ -27,7 +27,7 @@ from tailrace.propagation import backlog, history, joblog, node, retry
 from tailrace.propagation.board import Board, Entry, GroupKey, group_key
 from tailrace.propagation.chain import link
 from tailrace.propagation.consumer import find_consumer
-from tailrace.propagation.job import Job, State, Work
+from tailrace.propagation.job import Job, JobError, State, Work
 from tailrace.propagation.plan import Rules, plan_group
 from tailrace.propagation.trigger import Unknown
 from tailrace.store import lookup
@@ -241,7 +241,7 @@ class Runner:
             return
         log.warning("trigger failed", job=job.label, error=repr(error)[:500])
         message = f"the trigger failed: {retry.message_of(error)}"
-        failure = {"code": retry.TRIGGER, "message": message, "at": str(now)}
+        failure = JobError(code=retry.TRIGGER, message=message, at=str(now))
         pause = retry.pause(job.tries + 1, self._runtime.settings, self._random)
         joblog.fail_trigger(connection, job, failure, now + pause)
 

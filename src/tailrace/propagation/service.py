@@ -262,10 +262,10 @@ class Service:
 
     def _describe(self, job: Job) -> str:
         with self._runtime.database.read() as connection:
-            row = joblog.row(connection, job.id)
-            if row is None or row.dropped_at is not None:
+            record = joblog.record(connection, job.id)
+            if record is None or record.dropped_at is not None:
                 return f"{job.label} (it was dropped)"
-            (now,) = statuses(connection, [row])
+            (now,) = statuses(connection, [record])
         reason = self._own_faults.get(job.id) or now.error or now.note or "it was not run"
         return f"{job.label} ({reason})"
 

@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tailrace.arguments import show
@@ -24,20 +26,67 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def complete(given: object) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobSpec:
+    """What a job was told to do: checked, and complete."""
+
+    consumer: dict[str, Any]  # its kind, and the options of that kind
+    job_type: str  # the trigger's name
+    schedule: dict[str, Any]
+    priority: int
+    timeout: str | float | None  # an interval, as it was written
+    retention: str | float | None  # history that is kept for it; the lake's may be longer
+    sources: tuple[str, ...]  # as they were named; none: the table that it is registered on
+
+    @property
+    def kind(self) -> str:
+        """The kind of its consumer."""
+        return str(self.consumer["kind"])
+
+    @classmethod
+    def from_json(cls, text: str) -> JobSpec:
+        """As the job log has it."""
+        stored = json.loads(text)
+        return cls(
+            consumer=stored["consumer"],
+            job_type=stored["trigger"]["job_type"],
+            schedule=stored["trigger"]["schedule"],
+            priority=stored["priority"],
+            timeout=stored["timeout"],
+            retention=stored.get("retention"),
+            sources=tuple(stored["sources"]),
+        )
+
+    def to_json(self) -> str:
+        """For the job log."""
+        return json.dumps(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As users write it."""
+        spec = {
+            "trigger": {"job_type": self.job_type, "schedule": self.schedule},
+            "priority": self.priority,
+            "timeout": self.timeout,
+            "sources": list(self.sources),
+            "consumer": self.consumer,
+        }
+        return spec if self.retention is None else {**spec, "retention": self.retention}
+
+
+def complete(given: object) -> JobSpec:
     """A new job's spec, with the defaults for what is not said."""
     return _checked({**_DEFAULTS, **_said(given)})
 
 
-def updated(old: Mapping[str, Any], given: object) -> dict[str, Any]:
+def updated(old: JobSpec, given: object) -> JobSpec:
     """A spec with what is said in place of what was; empty fields keep their value."""
     said = _said(given)
-    if said.get("sources", old["sources"]) != old["sources"]:
+    if tuple(said.get("sources", old.sources)) != old.sources:
         raise InvalidError("the sources of a job cannot be changed: register another job")
-    consumer = {**old["consumer"], **_filled(said.pop("consumer", {}))}
-    if consumer["kind"] != old["consumer"]["kind"]:
+    consumer = {**old.consumer, **_filled(said.pop("consumer", {}))}
+    if consumer["kind"] != old.kind:
         raise InvalidError("the consumer of a job cannot be changed: register another job")
-    return _checked({**old, **said, "consumer": consumer})
+    return _checked({**old.to_dict(), **said, "consumer": consumer})
 
 
 def _said(given: object) -> dict[str, Any]:
@@ -56,7 +105,7 @@ def _filled(given: object) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value not in (None, "", {}, [])}
 
 
-def _checked(spec: dict[str, Any]) -> dict[str, Any]:
+def _checked(spec: dict[str, Any]) -> JobSpec:
     trigger = spec["trigger"]
     if not isinstance(trigger, Mapping) or set(trigger) - {"job_type", "schedule"}:
         raise InvalidError('a trigger is {"job_type": "default", "schedule": {}}')
@@ -74,13 +123,12 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     consumer = spec.get("consumer")
     if not isinstance(consumer, Mapping) or not isinstance(consumer.get("kind"), str):
         raise InvalidError('a spec needs a consumer: {"consumer": {"kind": "replica", …}}')
-    checked = {
-        "trigger": {"job_type": job_type, "schedule": dict(schedule)},
-        "priority": priority,
-        "timeout": spec["timeout"],
-        "sources": list(sources),
-        "consumer": dict(consumer),
-    }
-    if spec.get("retention") is not None:  # history that is kept for it; the lake's may be longer
-        checked["retention"] = spec["retention"]
-    return checked
+    return JobSpec(
+        consumer=dict(consumer),
+        job_type=job_type,
+        schedule=dict(schedule),
+        priority=priority,
+        timeout=spec["timeout"],
+        retention=spec.get("retention"),
+        sources=tuple(sources),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -14,7 +13,8 @@ from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.propagation import joblog
 from tailrace.propagation.consumer import find_consumer, known_consumers, why_missing
-from tailrace.propagation.job import State, shown
+from tailrace.propagation.freshness import Freshness
+from tailrace.propagation.job import JobRecord, State
 from tailrace.propagation.trigger import Unknown, make_trigger
 from tailrace.store import lookup
 
@@ -52,124 +52,94 @@ class JobStatus:
         return asdict(self)
 
 
-def error_of(row: Any) -> str | None:
-    """The message of a job's last try, if that failed."""
-    found = json.loads(row.status).get("error")
-    return None if found is None else str(found["message"])
-
-
-def note_of(row: Any) -> str | None:
+def note_of(job: JobRecord) -> str | None:
     """What to do, if this process lacks what a job needs, and so leaves it alone."""
-    if find_consumer(row.kind) is None:
+    if find_consumer(job.kind) is None:
         return (
-            f"{why_missing(row.kind)} in this process, which leaves the job alone: "
+            f"{why_missing(job.kind)} in this process, which leaves the job alone: "
             f"import the module that defines it (known here: {', '.join(known_consumers())})"
         )
-    spec = json.loads(row.spec)["trigger"]
-    trigger = make_trigger(spec["job_type"], spec["schedule"])
+    trigger = make_trigger(job.spec.job_type, job.spec.schedule)
     if isinstance(trigger, Unknown):
-        reason = trigger.schedule.get("reason") or f"no trigger {spec['job_type']!r} is known"
+        reason = trigger.schedule.get("reason") or f"no trigger {job.spec.job_type!r} is known"
         return f"{reason} in this process, which leaves the job alone: import its module"
     return None
 
 
 def statuses(
-    connection: sa.Connection, rows: Sequence[Any], fault: str | None = None
+    connection: sa.Connection, jobs: Sequence[JobRecord], fault: str | None = None
 ) -> list[JobStatus]:
     """The status of some jobs; `fault` is why no node does anything."""
-    facts = _Facts(connection, rows, fault)
-    return [facts.status(row) for row in rows]
+    facts = _Facts(connection, jobs, fault)
+    return [facts.status(job) for job in jobs]
 
 
 class _Facts:
     """What the status of some jobs is made of, read at once for all."""
 
-    def __init__(self, connection: sa.Connection, rows: Sequence[Any], fault: str | None) -> None:
+    def __init__(
+        self, connection: sa.Connection, jobs: Sequence[JobRecord], fault: str | None
+    ) -> None:
         self._fault = None if fault is None else f"all nodes stand back: {fault}"
-        ids = [row.job_id for row in rows]
-        self._upstream = joblog.upstream_of(connection, ids)
-        known = {row.job_id: row for row in rows}
-        beneath = {i for some in self._upstream.values() for i in some} - set(known)
-        self._rows = known | {row.job_id: row for row in joblog.rows_by_id(connection, beneath)}
-        self._newest = lookup.newest_snapshot(connection)
+        self._freshness = Freshness(connection, jobs)
+        self._watermarks = self._freshness.watermarks(jobs)
         self._oldest = lookup.oldest_snapshot(connection)
-        self._sources = joblog.sources_of(connection, list(self._rows))
-        self._outputs = joblog.derived_by(connection, ids)
-        every = (*self._sources.values(), *self._outputs.values())
-        tables = {table for some in every for table in some}
-        self._changed = joblog.last_changes(connection, tables)
-        self._names = _names(connection, tables)
-        self._there = lookup.tables_there(connection, self._newest, tables)
-        behind = [i for i in ids if known[i].watermark is not None and not self._is_fresh(known[i])]
-        self._until = joblog.unchanged_until(connection, behind)
+        self._outputs = joblog.derived_by(connection, [job.id for job in jobs])
+        every = (*self._freshness.sources.values(), *self._outputs.values())
+        self._names = _names(connection, {table for some in every for table in some})
 
-    def _is_fresh(self, row: Any) -> bool:
-        # A table that was dropped never changes again: that is not what fresh means.
-        return row.watermark is not None and all(
-            table in self._there and self._changed.get(table, -1) <= row.watermark
-            for table in self._sources[row.job_id]
-        )
-
-    def _watermark(self, row: Any, *, fresh: bool) -> int | None:
-        """It never goes back: what was fresh at a snapshot reflects it, whatever came after."""
-        if fresh:
-            return self._newest
-        stored: int | None = row.watermark
-        until = self._until.get(row.job_id)
-        return stored if stored is None or until is None else max(stored, until)
-
-    def _holder(self, row: Any) -> Any:
+    def _holder(self, job: JobRecord) -> JobRecord | None:
         """What a job that is behind waits for, of those that it stands on: the stopped first."""
-        beneath = [self._rows[i] for i in self._upstream.get(row.job_id, ()) if i in self._rows]
-        behind = [one for one in beneath if not self._is_fresh(one)]
+        freshness = self._freshness
+        behind = [one for one in freshness.upstream(job) if not freshness.is_fresh(one)]
         stopped = [one for one in behind if one.state in STOPPED]
-        others = [one for one in behind if error_of(one) is not None or note_of(one) is not None]
+        others = [one for one in behind if one.last.error is not None or note_of(one) is not None]
         return next(iter((*stopped, *others)), None)
 
-    def _rebuilds(self, row: Any) -> str | None:
+    def _rebuilds(self, job: JobRecord) -> str | None:
         """What is to come for a job that was away for longer than history is kept."""
-        if row.watermark is None or row.watermark >= self._oldest:
+        if job.watermark is None or job.watermark >= self._oldest:
             return None
         return (
-            f"it reflects the snapshot {row.watermark}, and what changed before {self._oldest} "
+            f"it reflects the snapshot {job.watermark}, and what changed before {self._oldest} "
             "was purged: its next run rebuilds it in full"
         )
 
     def _table_names(self, tables: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._names.get(table, f"table {table}") for table in tables)
 
-    def status(self, row: Any) -> JobStatus:
-        fresh = self._is_fresh(row)
-        holder = None if fresh else self._holder(row)
+    def status(self, job: JobRecord) -> JobStatus:
+        fresh = self._freshness.is_fresh(job)
+        holder = None if fresh else self._holder(job)
         waits = None if holder is None else _waits_for(holder)
-        failure = json.loads(row.status).get("error")
-        beneath = [self._rows[i] for i in self._upstream.get(row.job_id, ()) if i in self._rows]
+        error = job.last.error
         return JobStatus(
-            job_id=row.job_id,
-            table=row.home,
-            name=row.name,
-            kind=row.kind,
-            state=shown(State(row.state), watermark=row.watermark, tries=row.tries),
-            watermark=self._watermark(row, fresh=fresh),
+            job_id=job.id,
+            table=job.home,
+            name=job.name,
+            kind=job.kind,
+            state=job.shown,
+            watermark=self._watermarks[job.id],
             is_fresh=fresh,
-            sources=self._table_names(self._sources[row.job_id]),
-            outputs=self._table_names(self._outputs[row.job_id]),
-            upstream=tuple(f"{one.home}/{one.name}" for one in beneath),
-            spec=json.loads(row.spec),
-            error=None if failure is None else failure["message"],
-            error_code=None if failure is None else failure["code"],
-            tries=row.tries,
-            retry_at=row.retry_at,
-            note=note_of(row) or waits or (None if fresh else self._fault or self._rebuilds(row)),
+            sources=self._table_names(self._freshness.sources[job.id]),
+            outputs=self._table_names(self._outputs[job.id]),
+            upstream=tuple(one.label for one in self._freshness.upstream(job)),
+            spec=job.spec.to_dict(),
+            error=None if error is None else error.message,
+            error_code=None if error is None else error.code,
+            tries=job.tries,
+            retry_at=job.retry_at,
+            note=note_of(job) or waits or (None if fresh else self._fault or self._rebuilds(job)),
             is_held=holder is not None and holder.state in STOPPED,
-            created_at=row.created_at,
+            created_at=job.created_at,
         )
 
 
-def _waits_for(holder: Any) -> str:
-    reason = error_of(holder) or note_of(holder)
+def _waits_for(holder: JobRecord) -> str:
+    error = holder.last.error
+    reason = note_of(holder) if error is None else error.message
     why = f"is {holder.state}" if holder.state in STOPPED else "could not run yet"
-    shown = f"it waits for {holder.home}/{holder.name}, which {why}"
+    shown = f"it waits for {holder.label}, which {why}"
     return shown if reason is None else f"{shown}: {reason}"
 
 

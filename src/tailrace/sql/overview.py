@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.propagation.jobs import VIEW
+from tailrace.propagation.spec import JobSpec
 from tailrace.sql import system
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
@@ -121,7 +121,7 @@ def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
     found = []
     with runtime.database.read() as connection:
         for row in connection.execute(query):
-            options = json.loads(row.spec)["consumer"]
+            options = JobSpec.from_json(row.spec).consumer
             found.append((row.home, options["view"], options["query"], row.strategy))
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -44,7 +43,7 @@ def defined(
                 if upstream is None:
                     table = lookup.find_table(connection, schema, name, at, runtime.tenant)
                 else:
-                    own = json.loads(joblog.row(connection, upstream).spec)["consumer"]
+                    own = joblog.options(connection, upstream)
             if upstream is not None:
                 table = stored(own["table"])
             if table is None:

@@ -7,7 +7,6 @@ the iteration commits.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -356,12 +355,11 @@ class Refresh:
         if old is None:
             return
         with self._runtime.database.read() as connection:
-            row = joblog.row(connection, old)
-        if row is not None and row.dropped_at is None:
+            job = joblog.record(connection, old)
+        if job is not None and job.dropped_at is None:
             self._txn.act_for(old)
-            stored = json.loads(row.spec)["consumer"]["table"]
-            if "types" in json.loads(row.status).get("memory", {}):
-                self._txn.drop_table(stored)
+            if "types" in job.last.memory:
+                self._txn.drop_table(job.spec.consumer["table"])
 
         def switch(connection: sa.Connection, _snapshot: int) -> None:
             joblog.drop(connection, old, self._moment)

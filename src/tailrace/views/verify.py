@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.propagation import joblog, versions
+from tailrace.propagation.job import JobRecord
 from tailrace.store import lookup, spark_scan, types
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo, split_name
@@ -64,12 +64,14 @@ class Report:
         )
 
 
-def verify(runtime: Runtime, options: Mapping[str, Any], row: Any) -> Report:
+def verify(runtime: Runtime, job: JobRecord) -> Report:
     """Compare; the whole of it runs on Spark."""
     from datetime import datetime
 
-    made = _Recompute(runtime, row.watermark)
-    moment = json.loads(row.status).get("memory", {}).get("moment") or None
+    options = job.spec.consumer
+    assert job.watermark is not None
+    made = _Recompute(runtime, job.watermark)
+    moment = job.last.memory.get("moment") or None
     if moment is not None:
         parsed = datetime.fromisoformat(moment)
         made.moment = parsed
@@ -87,7 +89,7 @@ def verify(runtime: Runtime, options: Mapping[str, Any], row: Any) -> Report:
     return Report(
         view=str(options["view"]),
         ok=not missing and not extra and not other,
-        watermark=row.watermark,
+        watermark=job.watermark,
         rows=count,
         missing=missing,
         extra=extra,
@@ -125,7 +127,7 @@ class _Recompute:
         for key, given in made.inputs.items():
             if given.view is not None:
                 with self._runtime.database.read() as connection:
-                    own = json.loads(joblog.row(connection, given.view.job).spec)["consumer"]
+                    own = joblog.options(connection, given.view.job)
                 frame = self.query(own)
             else:
                 assert given.table is not None

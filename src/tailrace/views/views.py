@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,9 +16,10 @@ from tailrace.arguments import Count, Seconds, checked
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
 from tailrace.propagation import history, joblog
+from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import check_outside
-from tailrace.propagation.job import Job, State
+from tailrace.propagation.job import Job, JobRecord, State
 from tailrace.propagation.jobs import VIEW, Jobs, home_of
 from tailrace.propagation.status import JobStatus
 from tailrace.store import changes as feed
@@ -93,17 +94,16 @@ class View:
 
     # --- describe ---------------------------------------------------------------------------
 
-    def _row(self) -> Any:
+    def _job(self) -> JobRecord:
         with self._context.runtime.database.read() as connection:
-            row = joblog.find(connection, self._context.runtime.tenant, self._home, VIEW)
-        if row is None or row.kind != VIEW:
+            job = joblog.find(connection, self._context.runtime.tenant, self._home, VIEW)
+        if job is None or job.kind != VIEW:
             raise NotFoundError(f"there is no view {self.name}: lake.views() lists what there is")
-        return row
+        return job
 
     @property
     def _options(self) -> dict[str, Any]:
-        options: dict[str, Any] = json.loads(self._row().spec)["consumer"]
-        return options
+        return self._job().spec.consumer
 
     @property
     def query(self) -> str:
@@ -118,7 +118,7 @@ class View:
     @property
     def is_checked(self) -> bool:
         """Whether Spark has read its query: at its creation, if a session was there, or since."""
-        return bool(self._options.get("checked", True)) or self._row().watermark is not None
+        return bool(self._options.get("checked", True)) or self._job().watermark is not None
 
     @property
     def watermark(self) -> int | None:
@@ -127,7 +127,7 @@ class View:
 
     def status(self) -> JobStatus:
         """How its job is: state, watermark, last error."""
-        self._row()
+        self._job()
         return self._context.jobs.status(self._home, VIEW)
 
     @property
@@ -192,25 +192,25 @@ class View:
         has changed.
         """
         check_outside("view.refresh()")
-        row = self._row()
+        job = self._job()
         if full:
-            row = self._ask_for_all(row, timeout)
+            job = self._ask_for_all(job, timeout)
         else:
-            done = self._nothing_to_do(row)
+            done = self._nothing_to_do(job)
             if done is not None:
                 return done
-            self._move_with_time(row)
-        if row.state == State.ERROR:
+            self._move_with_time(job)
+        if job.state == State.ERROR:
             # It waits for a person: here is one. What it failed at may be gone by now.
             self._context.jobs.resume(self._home, VIEW)
-        before = self._last_iteration(row.job_id)
-        self._run(row, timeout)
-        row = self._row()
-        if row.state in (State.PAUSED, State.CANCELED):
-            raise InvalidError(f"the view {self.name} is {row.state}: resume its job first")
-        done = self._last_iteration(row.job_id)
+        before = self._last_iteration(job.id)
+        self._run(job, timeout)
+        job = self._job()
+        if job.state in (State.PAUSED, State.CANCELED):
+            raise InvalidError(f"the view {self.name} is {job.state}: resume its job first")
+        done = self._last_iteration(job.id)
         if done is None or done == before:
-            return self._not_run(row)
+            return self._not_run(job)
         return done
 
     def _last_iteration(self, job_id: int) -> Iteration | None:
@@ -221,84 +221,73 @@ class View:
             )
         return found[0] if found else None
 
-    def _not_run(self, row: Any) -> Iteration:
+    def _not_run(self, job: JobRecord) -> Iteration:
         """What to say of a refresh that has done nothing: another may have done it just before."""
         status = self.status()
         if status.is_fresh:
-            return self._unchanged(row, status.watermark)
+            return self._unchanged(job, status.watermark)
         reason = status.error or status.note or "it could not run"
         raise JobFailedError(f"the view {self.name} was not refreshed: {reason}")
 
-    def _run(self, row: Any, timeout: float | None) -> None:
+    def _run(self, job: JobRecord, timeout: float | None) -> None:
         """Run its job, and those that it stands on, until they are fresh."""
         with self._context.runtime.database.read() as connection:
-            wanted = {row.job_id, *joblog.upstream_of(connection, [row.job_id]).get(row.job_id, ())}
+            wanted = {job.id, *joblog.upstream_of(connection, [job.id]).get(job.id, ())}
         self._context.run_some(
             lambda job: job.id in wanted or (job.kind == VIEW and job.home == self._home), timeout
         )
 
-    def _ask_for_all(self, row: Any, timeout: float | None) -> Any:
+    def _ask_for_all(self, job: JobRecord, timeout: float | None) -> JobRecord:
         """Note that the next run computes all of it; what runs at the moment is waited for."""
         for _ in range(_TRIES):
-            if row.state in (State.PAUSED, State.CANCELED):
-                raise InvalidError(f"the view {self.name} is {row.state}: resume its job first")
-            status = json.loads(row.status)
-            status["memory"] = {**status.get("memory", {}), FULL: True}
+            if job.state in (State.PAUSED, State.CANCELED):
+                raise InvalidError(f"the view {self.name} is {job.state}: resume its job first")
+            last = replaced(job.last, memory={**job.last.memory, FULL: True})
             # An iteration that failed need not be tried again: this one takes its place.
-            also = {"claim_to": None, "epoch": row.epoch + 1}
-            if self._make_stale(row, status=json.dumps(status), **also):
-                return row
-            self._run(row, timeout)
-            row = self._row()
+            also = {"claim_to": None, "epoch": job.epoch + 1}
+            if self._make_stale(job, status=last.to_json(), **also):
+                return job
+            self._run(job, timeout)
+            job = self._job()
         raise UnavailableError(f"the view {self.name} is being refreshed all the time: try later")
 
-    def _move_with_time(self, row: Any) -> None:
+    def _move_with_time(self, job: JobRecord) -> None:
         """If a function of the moment says something else by now, all of it is stale."""
-        said = json.loads(row.status).get("memory", {}).get("moment")
-        moments = tuple(json.loads(row.spec)["consumer"].get("moment", ()))
+        said = job.last.memory.get("moment")
+        moments = tuple(job.spec.consumer.get("moment", ()))
         now = self._context.runtime.clock.now()
-        if said and said != moment_text(moments, now) and row.claim_to is None:
-            self._make_stale(row)
+        if said and said != moment_text(moments, now) and job.claim_to is None:
+            self._make_stale(job)
 
-    def _make_stale(self, row: Any, **values: Any) -> bool:
+    def _make_stale(self, job: JobRecord, **values: Any) -> bool:
         """Forget what it reflects, unless it is running."""
         c = t.job.c
-        # Not only the epoch: a run that has ended since leaves that alone, and changed the row.
-        conditions = (c.node_id.is_(None), c.lsn == row.lsn)
+        # Not only the epoch: a run that has ended since leaves that alone, and changed its row.
+        conditions = (c.node_id.is_(None), c.lsn == job.lsn)
         with self._context.runtime.database.lock() as connection:
-            return joblog.write(connection, row.job_id, *conditions, watermark=None, **values)
+            return joblog.write(connection, job.id, *conditions, watermark=None, **values)
 
-    def _nothing_to_do(self, row: Any) -> Iteration | None:
+    def _nothing_to_do(self, job: JobRecord) -> Iteration | None:
         """A record without a run, if no source has changed since the watermark."""
         runtime = self._context.runtime
-        if row.watermark is None or row.claim_to is not None or row.state != State.COMPLETED:
+        if job.watermark is None or job.claim_to is not None or job.state != State.COMPLETED:
             return None
         with runtime.database.read() as connection:
-            waiting = connection.execute(
-                sa.select(t.job.c.job_id).where(
-                    t.job.c.home == self._home,
-                    t.job.c.kind == VIEW,
-                    t.job.c.job_id != row.job_id,
-                    t.job.c.dropped_at.is_(None),
-                )
-            ).first()
-            sources = joblog.sources_of(connection, [row.job_id])[row.job_id]
-            last = joblog.last_changes(connection, sources)
-            newest = lookup.newest_snapshot(connection)
-        changed = [snapshot for snapshot in last.values() if snapshot > row.watermark]
-        if changed or waiting is not None or "moment" in self._options:
+            waiting = _built_beside(connection, job)
+            freshness = Freshness(connection, [job])
+        if waiting or "moment" in self._options or not freshness.is_fresh(job):
             return None
-        return self._unchanged(row, newest)
+        return self._unchanged(job, freshness.newest)
 
-    def _unchanged(self, row: Any, newest: int | None) -> Iteration:
+    def _unchanged(self, job: JobRecord, newest: int | None) -> Iteration:
         runtime = self._context.runtime
         now = runtime.clock.now()
         assert newest is not None
         return Iteration(
-            job_id=row.job_id,
+            job_id=job.id,
             tenant=runtime.tenant,
             sources=(),
-            from_snapshot=row.watermark,
+            from_snapshot=job.watermark,
             to_snapshot=newest,
             kind="tail",
             node_id="",
@@ -315,24 +304,24 @@ class View:
 
     def explain(self) -> Explanation:
         """How the next refresh will be done, and why not better."""
-        row = self._row()
-        options = json.loads(row.spec)["consumer"]
+        job = self._job()
+        options = job.spec.consumer
         made = _define(self._context, options["query"])
-        memory = json.loads(row.status).get("memory", {})
+        memory = job.last.memory
         stored = None
         if "types" in memory:
             with self._context.begin() as txn:
                 stored = {c.name: c.type for c in txn.info(options["table"]).columns}
         return _explained(
-            self._context, self.name, made, options["policy"], row.watermark, memory, stored
+            self._context, self.name, made, options["policy"], job.watermark, memory, stored
         )
 
     def verify(self) -> Report:
         """Compare its rows with a recompute of its query at its watermark."""
-        row = self._row()
-        if row.watermark is None:
+        job = self._job()
+        if job.watermark is None:
             raise InvalidError(f"the view {self.name} has not been built: refresh() it first")
-        return verify(self._context.runtime, json.loads(row.spec)["consumer"], row)
+        return verify(self._context.runtime, job)
 
 
 class Views:
@@ -380,13 +369,13 @@ class Views:
         home = home_of(name)
         with runtime.database.read() as connection:
             old = joblog.find(connection, runtime.tenant, home, VIEW)
-            above = [] if old is None else joblog.standing_on(connection, old.job_id)
+            above = [] if old is None else joblog.standing_on(connection, old.id)
         if old is not None and not replace:
             raise InvalidError(f"the view {name} exists already: replace=True builds it anew")
         if (fold(split_name(name)[0]), fold(split_name(name)[1])) in txn.list_tables():
             raise InvalidError(f"{name} is a table: choose another name for the view")
         if old is not None and above:
-            names = ", ".join(row.home for row in above[:5])
+            names = ", ".join(job.home for job in above[:5])
             raise InvalidError(f"{name} cannot be replaced while other views read it ({names})")
         views: dict[str, int] = {}
         find = _finder(self._context, txn, views)
@@ -415,7 +404,7 @@ class Views:
             options["moment"] = list(made.moments)
         job_name = VIEW
         if old is not None:
-            options["replaces"] = old.job_id
+            options["replaces"] = old.id
             job_name = f"{VIEW} {token}"
         spec = {
             "trigger": _trigger(trigger),
@@ -448,12 +437,10 @@ class Views:
         """The names of all views."""
         c = t.job.c
         runtime = self._context.runtime
-        query = sa.select(c.spec).where(
-            c.tenant == runtime.tenant, c.kind == VIEW, c.name == VIEW, c.dropped_at.is_(None)
-        )
+        wanted = (c.tenant == runtime.tenant, c.kind == VIEW, c.name == VIEW)
         with runtime.database.read() as connection:
-            specs = connection.execute(query).scalars().all()
-        names = [split_name(json.loads(spec)["consumer"]["view"]) for spec in specs]
+            jobs = joblog.records(connection, *wanted)
+        names = [split_name(job.spec.consumer["view"]) for job in jobs]
         return sorted(f"{schema}.{plain}" for schema, plain in names)
 
     def drop(self, name: str, *, cascade: bool = False, txn: Transaction | None = None) -> None:
@@ -466,23 +453,16 @@ class Views:
 
     def drop_in(self, txn: Transaction, name: str, *, cascade: bool) -> None:
         view = View(self._context, name)
-        row = view._row()
+        job = view._job()
         runtime = self._context.runtime
         with runtime.database.read() as connection:
-            above = joblog.standing_on(connection, row.job_id)
-            beside = connection.execute(
-                sa.select(t.job).where(
-                    t.job.c.home == row.home,
-                    t.job.c.kind == VIEW,
-                    t.job.c.job_id != row.job_id,
-                    t.job.c.dropped_at.is_(None),
-                )
-            ).all()
+            above = joblog.standing_on(connection, job.id)
+            beside = _built_beside(connection, job)
         self._context.jobs.unregister(name, VIEW, cascade=cascade, txn=txn)
-        for one in (row, *(above if cascade else ()), *beside):
+        for one in (job, *(above if cascade else ()), *beside):
             if one.kind != VIEW:
                 continue
-            shown = json.loads(one.spec)["consumer"]["view"]
+            shown = one.spec.consumer["view"]
             if one in beside:
                 self._context.jobs.unregister(name, one.name, txn=txn)
             elif txn.find_view(shown) is not None:
@@ -490,15 +470,9 @@ class Views:
 
     def readers_of(self, table_id: int) -> list[str]:
         """The names of views that read a table."""
-        c = t.job.c
-        query = (
-            sa.select(c.spec)
-            .join(t.job_source, t.job_source.c.job_id == c.job_id)
-            .where(t.job_source.c.table_id == table_id, c.kind == VIEW, c.dropped_at.is_(None))
-        )
         with self._context.runtime.database.read() as connection:
-            specs = connection.execute(query).scalars().all()
-        return sorted({json.loads(spec)["consumer"]["view"] for spec in specs})
+            jobs = joblog.following(connection, [table_id])
+        return sorted({job.spec.consumer["view"] for job in jobs if job.kind == VIEW})
 
     def explain(self, query: str, *, policy: str = "auto") -> Explanation:
         """How a view of this query would be kept fresh, before it is created."""
@@ -560,6 +534,13 @@ def _trigger(given: Trigger) -> dict[str, Any]:
     return dict(given)
 
 
+def _built_beside(connection: sa.Connection, view: JobRecord) -> list[JobRecord]:
+    """What is being built to take the place of a view."""
+    c = t.job.c
+    same_name = (c.tenant == view.tenant, c.home == view.home)
+    return joblog.records(connection, *same_name, c.kind == VIEW, c.job_id != view.id)
+
+
 def _finder(context: Context, txn: Transaction, views: dict[str, int]) -> Find:
     """How a new view's query finds what it names; views are entered in `views`."""
 
@@ -567,11 +548,11 @@ def _finder(context: Context, txn: Transaction, views: dict[str, int]) -> Find:
         full = quoted_name(schema, name)
         runtime = context.runtime
         with runtime.database.read() as connection:
-            row = joblog.find(connection, runtime.tenant, home_of(full), VIEW)
-        if row is not None and row.kind == VIEW:
-            views[fold(full)] = row.job_id
-            options = json.loads(row.spec)["consumer"]
-            return _view_input(context, row.job_id, options, txn)
+            job = joblog.find(connection, runtime.tenant, home_of(full), VIEW)
+        if job is not None and job.kind == VIEW:
+            views[fold(full)] = job.id
+            options = job.spec.consumer
+            return _view_input(context, job.id, options, txn)
         try:
             return table_input(txn.info(full))
         except NotFoundError as error:
