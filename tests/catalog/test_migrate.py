@@ -12,6 +12,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import system_views
 from tailrace.catalog import tables as t
+from tailrace.sql import system
 from tests.support import duck
 from tests.support.lakes import LakeArgs
 
@@ -53,18 +54,15 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
         sqlite_lake_args.connect()
 
 
-def take_back_states(connection: sa.Connection) -> None:
-    system_views.hide_states(connection)
+def take_back_faults(connection: sa.Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE tailrace_node DROP COLUMN fault")
 
 
 # What each version has added, newest first.
 ADDED = {
-    9: take_back_states,
+    9: take_back_faults,
     8: t.outcomes.drop_all,
-    7: system_views.drop_indexes,
     6: t.indexes.drop_all,
-    5: system_views.drop_all,
     4: t.upkeep.drop_all,
     3: t.views.drop_all,
     2: t.propagation.drop_all,
@@ -74,6 +72,9 @@ ADDED = {
 def make_older(lake: tailrace.Lake, version: int) -> None:
     """Take away what a version had not."""
     with lake._runtime.database.lock() as connection:
+        system_views.drop_all(connection)
+        if version >= 5:
+            connection.exec_driver_sql(f"CREATE VIEW {system_views.PREFIX}freshness AS SELECT 1")
         for number, drop in ADDED.items():
             if number > version:
                 drop(connection)
@@ -87,7 +88,7 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9])
 def test_a_lake_of_an_older_version_is_brought_up_to_date(
     lake_args: LakeArgs, version: int
 ) -> None:
@@ -101,6 +102,9 @@ def test_a_lake_of_an_older_version_is_brought_up_to_date(
         assert lake.jobs.register("orders", "copy", {"consumer": consumer})
         lake.run_until_fresh()
         assert lake.table("copy").to_arrow().to_pylist() == [{"id": 1}]
+        assert {row["watermark"] for row in system.rows(lake.runtime, "freshness")} == {
+            lake.snapshot
+        }
         assert lake.purge().horizon == lake.snapshot
         assert [done.horizon for done in lake.purges()] == [lake.snapshot]
 

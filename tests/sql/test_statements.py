@@ -269,10 +269,10 @@ def test_views_are_built_refreshed_and_verified(lake: tailrace.Lake) -> None:
     assert [row["column"] for row in described] == ["customer", "total"]
     # What was read of a job before it ran again must not be written over what it knows now.
     view = lake.view("sales.by_customer")
-    before = view._row()
+    before = view._job()
     lake.sql("INSERT INTO sales.orders VALUES (4, 'eve', 1, NULL)")
     view.refresh()
-    assert not view._make_stale(before, status=before.status)
+    assert not view._make_stale(before, status=before.last.to_json())
     lake.sql("DELETE FROM sales.orders WHERE id = 4")
     # Asked for before the build, it is forgotten with that.
     lake.sql("CREATE MATERIALIZED VIEW ids AS SELECT id FROM sales.orders")

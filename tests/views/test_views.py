@@ -95,7 +95,7 @@ def test_verify_tells_what_differs(lake: tailrace.Lake) -> None:
     view.refresh()
     stored = view._options["table"]
     with lake.transaction() as txn:  # what nobody can do from outside
-        txn.act_for(view._row().job_id)
+        txn.act_for(view._job().id)
         txn.table(stored).delete("customer = 'a'")
     with lake.transaction() as txn:
         from tailrace.catalog import tables as t
@@ -104,7 +104,7 @@ def test_verify_tells_what_differs(lake: tailrace.Lake) -> None:
         txn.in_commit(
             lambda connection, _: connection.execute(
                 t.version.insert().values(
-                    table_id=info.id, commit_snapshot=lake.snapshot, label=view._row().watermark
+                    table_id=info.id, commit_snapshot=lake.snapshot, label=view._job().watermark
                 )
             )
         )

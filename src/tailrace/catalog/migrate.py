@@ -52,14 +52,17 @@ def _create_outcomes(connection: sa.Connection) -> None:
     t.outcomes.create_all(connection)
 
 
-def _say_what_is(connection: sa.Connection) -> None:
-    """Why a node stands back, and the states of jobs at rest."""
+def _add_faults(connection: sa.Connection) -> None:
+    """Why a node stands back."""
     # A new lake has the column already: its tables are made as they are today.
     if all(
         column["name"] != "fault" for column in sa.inspect(connection).get_columns("tailrace_node")
     ):
         connection.exec_driver_sql("ALTER TABLE tailrace_node ADD COLUMN fault VARCHAR")
-    system_views.show_states(connection)
+
+
+def _only_views(_connection: sa.Connection) -> None:
+    """A version with other system views: those are made anew after every migration."""
 
 
 # Migration n turns version n into n + 1. Never change one that was released: append.
@@ -68,11 +71,12 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_propagation,
     _create_views,
     _create_upkeep,
-    system_views.create_all,
+    _only_views,
     _create_indexes,
-    system_views.create_indexes,
+    _only_views,
     _create_outcomes,
-    _say_what_is,
+    _add_faults,
+    _only_views,
 )
 
 
@@ -158,6 +162,7 @@ def _migrate(
         _check(*found)
     for number in range(found[1] if found else 0, len(MIGRATIONS)):
         MIGRATIONS[number](connection)
+    system_views.create_all(connection)
     if found is None:
         place = data_path or beside
         if place is None:

@@ -1,12 +1,10 @@
-"""What people ask a lake about itself, as views in its database: of versions 5, 7 and 8.
+"""What people ask a lake about itself, as views in its database.
 
 They are read by `SELECT … FROM tailrace.jobs`, and by every other program that can read the
 catalog's database; so they are in the database, and not in a program.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
 
@@ -40,12 +38,9 @@ _OPTIONS = {
 # What users see in place of `completed`; `propagation.job.shown` says the same.
 _STATE = """CASE WHEN j.state <> 'completed' THEN j.state WHEN j.tries > 0 THEN 'failing'
             WHEN j.watermark IS NULL THEN 'new' ELSE 'idle' END AS state"""
-# Pieces that are not the same in all versions: before 8, and since.
-_BEFORE = {"state": "j.state", "retry_at": ""}
-_SINCE = {"state": _STATE, "retry_at": " j.retry_at,"}
 _JOBS = """
 SELECT j.job_id, j.tenant, j.home AS object, j.name, j.kind, {state}, j.watermark,
-       j.tries, {error} AS error,{retry_at} j.node_id AS running_on, j.created_at
+       j.tries, {error} AS error, j.retry_at, j.node_id AS running_on, j.created_at
 FROM tailrace_job j
 WHERE j.dropped_at IS NULL
 """
@@ -56,29 +51,40 @@ SELECT i.iteration_id, i.tenant, j.home AS object, j.name, i.strategy, i.from_sn
 FROM tailrace_iteration i
 JOIN tailrace_job j ON j.job_id = i.job_id
 """
-# A file that came or went, or whose deletes changed, after the snapshot that a job reflects. The
-# rows are at most as many as changed: a file of deletes may hold older ones, too.
+# How far jobs are, as `propagation.freshness` says it. `since` is when the first change came that
+# is missing in the output. Of deletes that went into a file of older ones, only the last is known:
+# they are counted from that one, but leave the watermark where it is. The rows are at most as many
+# as changed, for the same reason.
 _FRESHNESS = """
 WITH stale AS (
-    SELECT j.job_id, COALESCE(j.watermark, -1) AS watermark, s.table_id, t.last_change_snapshot
+    SELECT j.job_id, COALESCE(j.watermark, -1) AS watermark, s.table_id,
+           CASE WHEN t.last_change_snapshot > COALESCE(j.watermark, -1)
+                THEN t.last_change_snapshot ELSE g.dropped_at END AS changed_at
     FROM tailrace_job j
     JOIN tailrace_job_source s ON s.job_id = j.job_id
     JOIN tailrace_table t ON t.table_id = s.table_id
-    WHERE j.dropped_at IS NULL AND t.last_change_snapshot > COALESCE(j.watermark, -1)
+    LEFT JOIN (SELECT d.table_id, MAX(d.end_snapshot) AS dropped_at FROM ducklake_table d
+               GROUP BY d.table_id HAVING COUNT(d.end_snapshot) = COUNT(d.table_id)) g
+           ON g.table_id = s.table_id
+    WHERE j.dropped_at IS NULL
+      AND (t.last_change_snapshot > COALESCE(j.watermark, -1) OR g.table_id IS NOT NULL)
 ), behind AS (
-    SELECT a.job_id, MIN(a.last_change_snapshot) AS since FROM stale a GROUP BY a.job_id
+    SELECT a.job_id, MIN(a.changed_at) AS since FROM stale a GROUP BY a.job_id
 ), files AS (
-    SELECT a.job_id, SUM(f.record_count) AS count_rows,
+    SELECT a.job_id,
+           SUM(CASE WHEN f.begin_snapshot <= a.watermark OR f.end_snapshot IS NULL
+                    THEN f.record_count ELSE 0 END) AS count_rows,
            MIN(CASE WHEN f.begin_snapshot > a.watermark THEN f.begin_snapshot
                     ELSE f.end_snapshot END) AS since
     FROM stale a JOIN ducklake_data_file f ON f.table_id = a.table_id
-    WHERE (f.begin_snapshot > a.watermark AND f.end_snapshot IS NULL)
-       OR (f.end_snapshot > a.watermark AND f.begin_snapshot <= a.watermark)
+    WHERE f.begin_snapshot > a.watermark OR f.end_snapshot > a.watermark
     GROUP BY a.job_id
 ), deletes AS (
     SELECT a.job_id, SUM(d.delete_count) AS count_rows,
            MIN(CASE WHEN d.begin_snapshot > a.watermark THEN d.begin_snapshot
-                    ELSE a.last_change_snapshot END) AS since
+                    ELSE a.changed_at END) AS since,
+           MIN(CASE WHEN d.begin_snapshot > a.watermark THEN d.begin_snapshot
+                    ELSE a.watermark + 1 END) AS after_watermark
     FROM stale a JOIN ducklake_delete_file d ON d.table_id = a.table_id
     WHERE COALESCE(d.partial_max, d.begin_snapshot) > a.watermark AND d.end_snapshot IS NULL
     GROUP BY a.job_id
@@ -86,6 +92,8 @@ WITH stale AS (
     SELECT b.job_id,
            CASE WHEN COALESCE(f.since, b.since) <= COALESCE(d.since, b.since)
                 THEN COALESCE(f.since, b.since) ELSE COALESCE(d.since, b.since) END AS since,
+           CASE WHEN d.after_watermark IS NULL OR f.since <= d.after_watermark
+                THEN f.since ELSE d.after_watermark END - 1 AS until,
            CAST(COALESCE(f.count_rows, 0) + COALESCE(d.count_rows, 0) AS BIGINT) AS count_rows
     FROM behind b
     LEFT JOIN files f ON f.job_id = b.job_id
@@ -94,7 +102,8 @@ WITH stale AS (
     SELECT MAX(snapshot_id) AS snapshot_id FROM ducklake_snapshot
 )
 SELECT j.tenant, j.home AS object, j.name, j.kind, {state},
-       CASE WHEN b.job_id IS NULL THEN n.snapshot_id ELSE j.watermark END AS watermark,
+       CASE WHEN b.job_id IS NULL THEN n.snapshot_id
+            WHEN b.until > j.watermark THEN b.until ELSE j.watermark END AS watermark,
        CASE WHEN b.job_id IS NULL THEN 0 ELSE n.snapshot_id - b.since + 1 END AS lag_snapshots,
        COALESCE(b.count_rows, 0) AS lag_rows,
        CASE WHEN b.job_id IS NULL THEN 0.0 ELSE {age} END AS lag_seconds
@@ -162,64 +171,36 @@ LEFT JOIN centroids c ON c.job_id = j.job_id
 LEFT JOIN pending w ON w.job_id = j.job_id
 WHERE j.kind IN ('fulltext', 'vector') AND j.dropped_at IS NULL
 """
-# Those of version 5, and the one that came with version 7.
+# In this order: the last stands on another.
 VIEWS = {
     "jobs": _JOBS,
     "iterations": _ITERATIONS,
     "freshness": _FRESHNESS,
     "snapshots": _SNAPSHOTS,
     "usage": _USAGE,
+    "indexes": _INDEXES,
 }
 
 
-INDEXES = {"indexes": _INDEXES}
-# Those that show a job's state; the last stands on another.
-_WITH_STATE = {"jobs": _JOBS, "freshness": _FRESHNESS, "indexes": _INDEXES}
+def drop_all(connection: sa.Connection) -> None:
+    """Drop the views, as many of them as there are."""
+    for name in reversed(VIEWS):
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {PREFIX}{name}")
 
 
 def create_all(connection: sa.Connection) -> None:
-    """Create the views of version 5."""
-    _create(connection, VIEWS, _BEFORE)
-
-
-def create_indexes(connection: sa.Connection) -> None:
-    """Create the view of indexes."""
-    _create(connection, INDEXES, _BEFORE)
-
-
-def show_states(connection: sa.Connection) -> None:
-    """Tell jobs at rest apart: new, failing, idle."""
-    _drop(connection, reversed(_WITH_STATE))
-    _create(connection, _WITH_STATE, _SINCE)
-
-
-def hide_states(connection: sa.Connection) -> None:
-    """What `show_states` did, undone."""
-    _drop(connection, reversed(_WITH_STATE))
-    _create(connection, _WITH_STATE, _BEFORE)
-
-
-def _create(connection: sa.Connection, views: Mapping[str, str], more: Mapping[str, str]) -> None:
+    """Create the views, in place of those that an older version made."""
+    drop_all(connection)
     kind = connection.dialect.name
-    by_database = {"error": _ERROR, "age": _AGE, "columns": _COLUMNS, "options": _OPTIONS}
-    pieces = {piece: texts[kind] for piece, texts in by_database.items()} | dict(more)
-    for name, query in views.items():
+    pieces = {
+        "state": _STATE,
+        "error": _ERROR[kind],
+        "age": _AGE[kind],
+        "columns": _COLUMNS[kind],
+        "options": _OPTIONS[kind],
+    }
+    for name, query in VIEWS.items():
         text = query
         for piece, meant in pieces.items():
             text = text.replace(f"{{{piece}}}", meant)
         connection.exec_driver_sql(f"CREATE VIEW {PREFIX}{name} AS {text}")
-
-
-def drop_all(connection: sa.Connection) -> None:
-    """Drop the views of version 5."""
-    _drop(connection, VIEWS)
-
-
-def drop_indexes(connection: sa.Connection) -> None:
-    """Drop the view of indexes."""
-    _drop(connection, INDEXES)
-
-
-def _drop(connection: sa.Connection, views: Iterable[str]) -> None:
-    for name in views:
-        connection.exec_driver_sql(f"DROP VIEW {PREFIX}{name}")

@@ -196,17 +196,21 @@ def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, 
 def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, int]:
     """For jobs that are behind, the last snapshot before their sources changed again."""
     found: dict[int, int] = {}
-    file, delete = t.data_file.c, t.delete_file.c
-    for column, table_id in (
-        (file.begin_snapshot, file.table_id),
-        (file.end_snapshot, file.table_id),
-        (delete.begin_snapshot, delete.table_id),
+    source, file, delete = t.job_source.c, t.data_file.c, t.delete_file.c
+    last_delete = sa.func.coalesce(delete.partial_max, delete.begin_snapshot)
+    # Of deletes that went into a file of older ones, only the last is known.
+    first_delete = sa.case(
+        (delete.begin_snapshot > _J.watermark, delete.begin_snapshot), else_=_J.watermark + 1
+    )
+    for table, first, last in (
+        (t.data_file, file.begin_snapshot, file.begin_snapshot),
+        (t.data_file, file.end_snapshot, file.end_snapshot),
+        (t.delete_file, first_delete, last_delete),
     ):
-        source = t.job_source.c
         query = (
-            sa.select(_J.job_id, sa.func.min(column).label("first"))
+            sa.select(_J.job_id, sa.func.min(first).label("first"))
             .join(t.job_source, source.job_id == _J.job_id)
-            .join(column.table, sa.and_(table_id == source.table_id, column > _J.watermark))
+            .join(table, sa.and_(table.c.table_id == source.table_id, last > _J.watermark))
             .group_by(_J.job_id)
         )
         for some in in_batches(ids):
