@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -156,12 +157,18 @@ def table_input(table: TableInfo, view: ViewInput | None = None) -> Input:
     columns = tuple(
         SourceColumn(
             name=column.name,
-            type=exp.DataType.build(spark_type(column.type), dialect="spark"),
+            type=_type_tree(spark_type(column.type)),
             nullable=column.nullable,
         )
         for column in table.columns
     )
     return Input(name=name_of(table), columns=columns, table=table, view=view)
+
+
+@lru_cache(maxsize=1000)
+def _type_tree(text: str) -> exp.DataType:
+    """A type as sqlglot has it: few are asked for often, and parsing each takes its time."""
+    return exp.DataType.build(text, dialect="spark")
 
 
 def unbuilt_input(name: str, view: ViewInput) -> Input:
@@ -244,9 +251,10 @@ def _with_less_room(frames: int, make: Callable[[], str]) -> str:
 
 def _spelled_out(text: str, find: Find) -> str:
     tree, _ = parse(text)
+    find_once = lru_cache(find)  # a query may read a table many times
 
     def resolve(table: exp.Table) -> Source:
-        return source_of(find(*_names(table)))
+        return source_of(find_once(*_names(table)))
 
     try:
         translate(tree, resolve)
