@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 # From low to high. A layer may import itself and every layer below, never one beside it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("catalog", "objects"),
+    ("catalog", "objects", "spark_sql"),
     ("store",),
     ("propagation",),
     ("views", "indexes", "replicas"),
@@ -95,6 +96,20 @@ def _is_part(name: str, source: Path) -> bool:
 
 def test_imports_point_downwards() -> None:
     assert violations(SOURCE) == []
+
+
+# Inside of views, from low to high.
+ROOMS = ("query", "incremental", "definition", "refresh", "consumer", "views")
+
+
+def test_rooms_of_views_know_only_those_below() -> None:
+    known: set[str] = set()
+    for room in ROOMS:
+        known.add(room)
+        for path in [SOURCE / "views" / f"{room}.py", *(SOURCE / "views" / room).rglob("*.py")]:
+            if path.is_file():
+                text = path.read_text(encoding="utf-8")
+                assert set(re.findall(r"tailrace\.views\.(\w+)", text)) <= known, path
 
 
 def test_every_folder_is_a_known_layer() -> None:

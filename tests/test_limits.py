@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import tailrace
-from tailrace import json_value, spark_parser, spark_sql
+from tailrace import json_value, spark_sql
 from tailrace.arguments import LONGEST_TEXT
-from tailrace.store import types
+from tailrace.spark_sql import parser as spark_parser
+from tailrace.spark_sql import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

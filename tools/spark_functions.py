@@ -16,10 +16,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tailrace.store import spark_functions
-from tailrace.store.spark_functions import ALLOWED, REFUSED
+from tailrace.spark_sql import allowed_functions
+from tailrace.spark_sql.allowed_functions import ALLOWED, REFUSED
 
-MODULE = Path(spark_functions.__file__)
+MODULE = Path(allowed_functions.__file__)
 INDENT = "    "
 
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tailrace.store.sweep import Sweep
     from tailrace.store.table import Table
     from tailrace.store.transaction import Transaction
-    from tailrace.views.explain import Explanation
-    from tailrace.views.verify import Report as VerifyReport
+    from tailrace.views.refresh.explain import Explanation
+    from tailrace.views.refresh.verify import Report as VerifyReport
     from tailrace.views.views import View
 
 # Where each name is. They are imported when first used: `tailrace --help` needs none of them.

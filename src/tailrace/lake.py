@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.index import Index
     from tailrace.indexes.indexes import Indexes
     from tailrace.sql.result import Result
-    from tailrace.views.explain import Explanation
+    from tailrace.views.refresh.explain import Explanation
     from tailrace.views.views import View, Views
 
 CATALOG_FILE = "catalog.sqlite"
@@ -62,7 +62,7 @@ CATALOG_FILE = "catalog.sqlite"
 log = get_logger("tailrace.lake")
 
 # Imported by the first job of their kind: what only lists and writes starts sooner without.
-register_module("view", "tailrace.views.view")
+register_module("view", "tailrace.views.consumer")
 register_module("replica", "tailrace.replicas")
 register_module("fulltext", "tailrace.indexes.consumer")
 register_module("vector", "tailrace.indexes.consumer")

@@ -220,7 +220,7 @@ class History:
         form = self.random.choice(["dicts", "arrow", "arrow", "spark"])
         if form == "dicts":
             return named
-        from tailrace.store.types import parse_type, spark_schema
+        from tailrace.spark_sql.types import parse_type, spark_schema
 
         schema = pa.schema([(c.name, parse_type(c.kind)) for c in model.columns])
         table = pa.Table.from_pylist(named, schema)

@@ -12,8 +12,8 @@ import tailrace
 from tailrace.cli.main import app
 from tailrace.datasource.place import place_of
 from tailrace.datasource.reading import find
-from tailrace.store.spark_functions import REFUSED
-from tailrace.views.session import small_session
+from tailrace.spark_sql.allowed_functions import REFUSED
+from tailrace.views.refresh.session import small_session
 from tests.support.jobs import replica
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from tailrace.spark_sql.types import parse_type
 from tailrace.store.images import same_rows
-from tailrace.store.types import parse_type
 
 NAN = float("nan")
 

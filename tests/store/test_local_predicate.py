@@ -14,7 +14,7 @@ import pytest
 
 import tailrace
 from tailrace.store import lookup, predicate
-from tailrace.store.local.predicate import find, say
+from tailrace.store.local_predicate import find, say
 from tailrace.store.scan import to_arrow_with_places
 
 if TYPE_CHECKING:

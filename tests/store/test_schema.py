@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.schema import TableInfo, new_columns, parse_columns, split_name
 
 

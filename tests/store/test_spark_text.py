@@ -11,10 +11,10 @@ import pytest
 import sqlglot
 
 import tailrace
-from tailrace.store.spark_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
+from tailrace.spark_sql.allowed_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
+from tailrace.spark_sql.words import RefusedError, without_comments
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.spark_text import check_condition, check_query, named_tables
-from tailrace.store.spark_words import RefusedError, without_comments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ import sqlglot
 from sqlglot import exp
 
 from tailrace.spark_sql import parse_one
+from tailrace.spark_sql.words import RefusedError, without_comments
 from tailrace.store.spark_text import check_query, named_tables
-from tailrace.store.spark_words import RefusedError, without_comments
 from tests.support import counted, seeds
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tailrace.spark_sql.types import parse_type
 from tailrace.store import stats
-from tailrace.store.types import parse_type
 from tests.store.test_schema import make
 
 NAN = float("nan")

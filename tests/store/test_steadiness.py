@@ -9,7 +9,7 @@ import sqlglot
 
 import tailrace
 from tailrace.indexes.rows import is_steady
-from tailrace.store.steadiness import CHANCE, MOMENT, SESSION, unsteady
+from tailrace.spark_sql.steadiness import CHANCE, MOMENT, SESSION, unsteady
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.store import types
+from tailrace.spark_sql import types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from tailrace.store.local.engine import without_shared_plans
+from tailrace.spark_sql.duckdb.engine import without_shared_plans
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,9 +7,9 @@ from random import Random
 
 from sqlglot import exp
 
-from tailrace.views.plan import Query
-from tailrace.views.program import State, as_one_query
-from tailrace.views.scope import UnsupportedError
+from tailrace.views.incremental.program import State, as_one_query
+from tailrace.views.query.plan import Query
+from tailrace.views.query.scope import UnsupportedError
 from tests.views.engine import Engine, World, bag, builder, check_delta, parsed, planned
 from tests.views.random_queries import Queries
 

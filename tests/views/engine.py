@@ -17,16 +17,16 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from tailrace.store import types
-from tailrace.store.local.engine import without_shared_plans
-from tailrace.views import sink
-from tailrace.views.layout import VISIBLE, layout_of
-from tailrace.views.plan import Query
-from tailrace.views.program import WEIGHT, Builder, State, as_one_query
-from tailrace.views.prune_columns import pruned
-from tailrace.views.rules.rule import from_query, union_all, with_weight
-from tailrace.views.scope import Source, SourceColumn
-from tailrace.views.translate import translate
+from tailrace.spark_sql import types
+from tailrace.spark_sql.duckdb.engine import without_shared_plans
+from tailrace.views.incremental import stored_delta
+from tailrace.views.incremental.layout import VISIBLE, layout_of
+from tailrace.views.incremental.program import WEIGHT, Builder, State, as_one_query
+from tailrace.views.incremental.rules.rule import from_query, union_all, with_weight
+from tailrace.views.query.plan import Query
+from tailrace.views.query.prune_columns import pruned
+from tailrace.views.query.scope import Source, SourceColumn
+from tailrace.views.query.translate import translate
 
 # Each table: its columns and types, and the columns of its primary key.
 TABLES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
@@ -292,15 +292,15 @@ class StoredView:
         self.engine = engine
         self.layout = layout_of(query)
         b = builder(())
-        rows = as_one_query(b.program(sink.all_rows(b, self.layout, {})))
+        rows = as_one_query(b.program(stored_delta.all_rows(b, self.layout, {})))
         run = self.engine.connection.execute
         kinds = run(f"DESCRIBE {rows.sql('duckdb')}").fetchall()
         # Spark's sums of whole numbers are of 64 bits.
         wanted = {name: "BIGINT" if kind == "HUGEINT" else kind for name, kind, *_ in kinds}
         columns = ", ".join(f'"{name}"::{wanted[name]} AS "{name}"' for name in self.layout.names)
         run(
-            f"CREATE OR REPLACE TABLE stored AS SELECT 1::bigint AS {sink.FILE}, "
-            f"row_number() OVER () AS {sink.POS}, {columns} FROM ({rows.sql('duckdb')})"
+            f"CREATE OR REPLACE TABLE stored AS SELECT 1::bigint AS {stored_delta.FILE}, "
+            f"row_number() OVER () AS {stored_delta.POS}, {columns} FROM ({rows.sql('duckdb')})"
         )
         held = run("SELECT * FROM stored LIMIT 0").to_arrow_table().schema
         self.types = {name: types.canonical(held.field(name).type) for name in self.layout.names}
@@ -309,34 +309,34 @@ class StoredView:
     def refresh(self, changed: Iterable[str], *, full: bool = False, **options: bool) -> None:
         b = builder(changed, **options)
         if full:
-            made: exp.Query | None = sink.full(
-                self.layout, sink.all_rows(b, self.layout, self.types), self.types
+            made: exp.Query | None = stored_delta.full(
+                self.layout, stored_delta.all_rows(b, self.layout, self.types), self.types
             )
         else:
-            made = sink.change(b, self.layout, self.types)
+            made = stored_delta.change(b, self.layout, self.types)
         if made is None:
             return
         program = as_one_query(b.program(made))
         run = self.engine.connection.execute
         run(f"CREATE OR REPLACE TEMP TABLE change AS {program.sql('duckdb')}")
-        again = run(f"SELECT count(*) FROM change WHERE {sink.AGAIN}").fetchone()
+        again = run(f"SELECT count(*) FROM change WHERE {stored_delta.AGAIN}").fetchone()
         if again and again[0]:
-            keys = sink.again_keys(self.layout)
+            keys = stored_delta.again_keys(self.layout)
             shown = ", ".join(f'"{key}" AS k{n}' for n, key in enumerate(keys)) or "1 AS k0"
-            groups = f"SELECT {shown} FROM change WHERE {sink.AGAIN}"
+            groups = f"SELECT {shown} FROM change WHERE {stored_delta.AGAIN}"
             run(f"CREATE OR REPLACE TEMP TABLE again AS {groups}")
             b = builder(changed, **options)
-            query = sink.again(b, self.layout, self.types)
+            query = stored_delta.again(b, self.layout, self.types)
             once_more = as_one_query(b.program(query)).sql("duckdb")
             run(f"CREATE OR REPLACE TEMP TABLE more AS {once_more}")
+        file, pos = stored_delta.FILE, stored_delta.POS
         run(
-            f"DELETE FROM stored USING change WHERE stored.{sink.FILE} = change.{sink.FILE} "
-            f"AND stored.{sink.POS} = change.{sink.POS}"
+            f"DELETE FROM stored USING change "
+            f"WHERE stored.{file} = change.{file} AND stored.{pos} = change.{pos}"
         )
         columns = ", ".join(f'"{name}"' for name in self.layout.names)
-        self._add(
-            f"SELECT {columns} FROM change, range({sink.COUNT}::bigint) WHERE NOT {sink.AGAIN}"
-        )
+        count, once_more = stored_delta.COUNT, stored_delta.AGAIN
+        self._add(f"SELECT {columns} FROM change, range({count}::bigint) WHERE NOT {once_more}")
         if again and again[0]:
             self._add(f"SELECT {columns} FROM more")
 

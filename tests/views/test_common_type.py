@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from tailrace.views.common_type import common_type
+from tailrace.views.query.common_type import common_type
 
 COMMON = [
     ("int", "int", "int"),

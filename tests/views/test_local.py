@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from tailrace.store import types
-from tailrace.store.local.engine import execute, without_shared_plans
-from tailrace.store.local.kinds import DiffersError
-from tailrace.views.local.queries import local_query
+from tailrace.spark_sql import types
+from tailrace.spark_sql.duckdb.engine import execute, without_shared_plans
+from tailrace.spark_sql.duckdb.kinds import DiffersError
+from tailrace.views.refresh.duckdb_queries import local_query
 from tests.support import counted
 from tests.support.seeds import seed
 

@@ -16,18 +16,18 @@ import sqlglot
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.schema import Column, TableInfo
-from tailrace.views import sink
 from tailrace.views.definition import TOO_DEEP, Definition, Input, define, spelled_out, table_input
-from tailrace.views.local.compiled import compiled, leaves_of, reason_for_spark
-from tailrace.views.program import Builder, Fetch, Program
-from tailrace.views.trees import names_in
+from tailrace.views.incremental import stored_delta
+from tailrace.views.incremental.program import Builder, Fetch, Program
+from tailrace.views.query.trees import names_in
+from tailrace.views.refresh.compiled import compiled, leaves_of, reason_for_spark
 from tests.support import duck
 from tests.support.tpcds.keys import KEYS
 
 if TYPE_CHECKING:
-    from tailrace.views.local.compiled import Compiled
+    from tailrace.views.refresh.compiled import Compiled
 
 # Those that took longest when each use of a WITH query was a copy.
 WORST = [4, 5, 11, 23, 31, 47, 64, 66, 67, 75, 80]
@@ -103,9 +103,9 @@ def program_of(made: Definition, *, small: bool = True) -> Program:
     """What a refresh runs."""
     assert made.layout is not None, made.reason
     b = builder(made, small=small)
-    query = sink.change(b, made.layout, {})
+    query = stored_delta.change(b, made.layout, {})
     assert query is not None
-    limit = sink.stored_limit(b, made.layout, {})
+    limit = stored_delta.stored_limit(b, made.layout, {})
     return b.program(query, [limit[1]] if limit else [])
 
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tailrace.views.scope import UnsupportedError
+from tailrace.views.query.scope import UnsupportedError
 from tests.support import counted
 from tests.support.seeds import seed
 from tests.views.cases import check, random_cases

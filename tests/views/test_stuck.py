@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tailrace
-from tailrace.views.refresh import Refresh
+from tailrace.views.refresh.refresh import Refresh
 
 if TYPE_CHECKING:
     from tests.support.lakes import LakeArgs
@@ -141,7 +141,7 @@ def test_verify_tells_types_that_are_not_the_querys(
     view.refresh()
     assert view.verify().ok
     monkeypatch.setattr(
-        "tailrace.views.verify._Recompute.query",
+        "tailrace.views.refresh.verify._Recompute.query",
         lambda self, _options: self._spark.sql(
             "SELECT k, CAST(x AS decimal(20,0)) AS x FROM VALUES (1, 5L), (2, 6L) AS t(k, x)"
         ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tailrace
-from tailrace.views.refresh import Refresh
+from tailrace.views.refresh.refresh import Refresh
 from tests.support import counted, duck
 from tests.support.answers import Oracle, assert_same, shown
 from tests.support.clock import MovableClock

@@ -22,7 +22,8 @@ from tailrace.datasource.skipping import may_match, understood
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake
 from tailrace.objects import Storage
-from tailrace.store import lookup, types
+from tailrace.spark_sql import types
+from tailrace.store import lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.files import DataFile
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows

@@ -27,8 +27,8 @@ from tailrace.datasource.place import Place
 from tailrace.errors import InvalidError
 from tailrace.lake import Lake
 from tailrace.settings import Settings
+from tailrace.spark_sql import types
 from tailrace.store import rows as row_checks
-from tailrace.store import types
 from tailrace.store.files import DataFile, Op
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.parallel import each

@@ -13,8 +13,8 @@ from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import FULLTEXT
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.state import State
+from tailrace.spark_sql.types import spark_schema
 from tailrace.store.runtime import Runtime
-from tailrace.store.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

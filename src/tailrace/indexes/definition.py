@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
+from tailrace.spark_sql.types import spark_type
 from tailrace.store.schema import Column, TableInfo
-from tailrace.store.types import spark_type
 
 FULLTEXT, VECTOR = "fulltext", "vector"
 KINDS = (FULLTEXT, VECTOR)

@@ -24,12 +24,12 @@ from tailrace.indexes.index import (
 from tailrace.indexes.rows import read_rows
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
+from tailrace.spark_sql.types import quote
 from tailrace.store import rows as row_checks
 from tailrace.store import scan as local_scan
 from tailrace.store.schema import TableInfo, fold
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import to_df
-from tailrace.store.types import quote
 
 if TYPE_CHECKING:
     from tailrace.store.scan import Scan

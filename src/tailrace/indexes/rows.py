@@ -15,12 +15,12 @@ from tailrace.errors import InvalidError
 from tailrace.indexes.reader import Hits
 from tailrace.indexes.rowmap import Gone
 from tailrace.indexes.state import State
+from tailrace.spark_sql.steadiness import CHANCE, MOMENT, SESSION, unsteady
 from tailrace.store import lookup, predicate
 from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
-from tailrace.store.steadiness import CHANCE, MOMENT, SESSION, unsteady
 
 
 def matching_places(runtime: Runtime, state: State, where: object) -> Gone:

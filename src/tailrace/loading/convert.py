@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
 from tailrace.loading.rows import Block, Fitted, Lines, Misfit, shown
+from tailrace.spark_sql import types
+from tailrace.spark_sql.types import TIMESTAMP, TIMESTAMP_NTZ
 from tailrace.store import rows as row_checks
-from tailrace.store import types
 from tailrace.store.schema import Column
-from tailrace.store.types import TIMESTAMP, TIMESTAMP_NTZ
 
 # A time that names a zone; the end of a date looks like one, too.
 _ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.loading.convert import fits
-from tailrace.store import types
-from tailrace.store.types import TIMESTAMP, TIMESTAMP_NTZ
+from tailrace.spark_sql import types
+from tailrace.spark_sql.types import TIMESTAMP, TIMESTAMP_NTZ
 
 Columns = dict[str, pa.DataType]  # by name, in order; null: nothing was seen
 

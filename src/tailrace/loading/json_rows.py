@@ -17,7 +17,7 @@ import pyarrow.json
 
 from tailrace.loading.rows import Block, Lines, Misfit, nearest, shown
 from tailrace.loading.text import Records, TextRange, misfit, readable
-from tailrace.store import types
+from tailrace.spark_sql import types
 
 _LOOKED_AT = 1024  # lines that are looked at one by one
 _OPENING = ord("{")

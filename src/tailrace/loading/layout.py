@@ -16,7 +16,7 @@ from tailrace.loading.options import Format, OnError, Options
 from tailrace.loading.rows import nearest
 from tailrace.loading.shape import Shape
 from tailrace.loading.source import InputFile
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.schema import Column, TableInfo
 
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from tailrace.errors import InvalidError
 from tailrace.loading.rows import Block, as_json
 from tailrace.loading.source import InputFile
+from tailrace.spark_sql.types import TIMESTAMP
 from tailrace.store.rows import plain_rows
-from tailrace.store.types import TIMESTAMP
 
 _BATCH_ROWS = 64 * 1024
 

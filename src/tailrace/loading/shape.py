@@ -19,7 +19,7 @@ from tailrace.loading import csv_rows, infer, parquet_rows
 from tailrace.loading.options import Format, Options
 from tailrace.loading.source import InputFile
 from tailrace.loading.text import Records, TextRange
-from tailrace.store import types
+from tailrace.spark_sql import types
 
 Names = Sequence[str] | None
 

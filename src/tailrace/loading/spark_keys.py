@@ -18,7 +18,8 @@ from tailrace.loading.options import OnDuplicate, OnError, OnExisting
 from tailrace.loading.repeats import key_taken
 from tailrace.loading.rows import Misfit, Places, as_json
 from tailrace.loading.tasks import LINE, PART, misfit_rows, misfits_in, misfits_of, staged
-from tailrace.store import spark_scan, types
+from tailrace.spark_sql import types
+from tailrace.store import spark_scan
 from tailrace.store.files import DataFile, Op
 from tailrace.store.parquet import FileWriter
 from tailrace.store.rows import plain_rows

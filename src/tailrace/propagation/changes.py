@@ -11,10 +11,10 @@ from tailrace.arguments import checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.propagation.job import Kind
 from tailrace.propagation.reading import Reading, only
+from tailrace.spark_sql.types import quote
 from tailrace.store.changes import DELETE, INSERT, Feed
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
-from tailrace.store.types import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

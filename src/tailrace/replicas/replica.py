@@ -20,12 +20,12 @@ from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
 from tailrace.propagation.job import Kind
+from tailrace.spark_sql.steadiness import unsteady
+from tailrace.spark_sql.types import quote, spark_type
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_text import check_condition, check_settings
-from tailrace.store.steadiness import unsteady
-from tailrace.store.types import quote, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,7 +9,7 @@ from tailrace.propagation.jobs import Jobs
 from tailrace.store.runtime import Runtime
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
-from tailrace.views.explain import Explanation
+from tailrace.views.refresh.explain import Explanation
 from tailrace.views.views import View
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
+from tailrace.spark_sql import types
 from tailrace.sql import names
 from tailrace.sql.door import Door
 from tailrace.sql.shown import Shown
-from tailrace.store import types
 from tailrace.store.keys import Places, collect_places
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
 from tailrace.store.spark_faults import spark_faults

@@ -20,19 +20,19 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.spark_sql import types
+from tailrace.spark_sql.words import RefusedError, without_comments
 from tailrace.sql import searches, system
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.script import tokens_of
 from tailrace.sql.searches import Call
 from tailrace.sql.shown import Shown
-from tailrace.store import types
 from tailrace.store.lookup import DEFAULT_TENANT
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
-from tailrace.store.spark_words import RefusedError, without_comments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.schema import Column
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tailrace.spark_sql.types import is_atomic
 from tailrace.store import stats
 from tailrace.store.files import ColumnStats
 from tailrace.store.keys import Bounds
@@ -24,7 +25,6 @@ from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows
 from tailrace.store.schema import FILE, POS, Column
-from tailrace.store.types import is_atomic
 
 # Row groups that one task reads.
 _GROUPS = 4

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.store import types
+from tailrace.spark_sql import types
 
 Flags = npt.NDArray[np.bool_]
 

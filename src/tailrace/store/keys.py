@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tailrace.errors import CorruptError
-from tailrace.store import stats, types
+from tailrace.spark_sql import types
+from tailrace.store import stats
 from tailrace.store.deletes import Positions, from_bitmap, to_bitmap, union
 from tailrace.store.files import ColumnStats, DataFile
 from tailrace.store.rows import plain_rows

@@ -19,7 +19,7 @@ from tailrace.arguments import show
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import ViewInfo, read_aliases

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from tailrace.objects import Storage
 from tailrace.settings import Settings
+from tailrace.spark_sql import types
 from tailrace.store import rows as row_checks
-from tailrace.store import stats, types
+from tailrace.store import stats
 from tailrace.store.files import DataFile, Op
 from tailrace.store.schema import FILE, HIDDEN, POS, Column, TableInfo
 

@@ -17,10 +17,10 @@ from sqlglot.errors import SqlglotError
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.store import local_predicate as local
 from tailrace.store import stats
 from tailrace.store.files import ColumnStats
 from tailrace.store.keys import Places, collect_places
-from tailrace.store.local import predicate as local
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import RESERVED, Column, TableInfo

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.values import misfits
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tailrace.arguments import LONGEST_NAME, LONGEST_TABLE_NAME, is_text, show
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.store import types
+from tailrace.spark_sql import types
 
 # The schema of the system tables, which no lake has of its own.
 OWN_SCHEMA = "tailrace"

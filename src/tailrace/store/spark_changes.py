@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.changes import DELETE, DeletedRows, Feed, WholeFile
 from tailrace.store.deletes import to_words
 from tailrace.store.runtime import Runtime

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tailrace.errors import CorruptError
 from tailrace.objects import Storage
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.deletes import PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD, to_words
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime

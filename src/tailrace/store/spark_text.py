@@ -1,8 +1,8 @@
 """A user's text on its way to Spark: a query, or a condition.
 
-Always true of a text that passed: Spark cuts it into the same words as we do (`spark_words`), looks
-up no tables in it but those that we have found (`spark_relations`), and calls no functions but
-those on the list (`spark_functions`). What is in doubt is refused. All doors come through here:
+Always true of a text that passed: Spark cuts it into the same words as we do (`spark_sql.words`),
+looks up no tables in it but those that we have found (`relations`), and calls no functions but
+those on the list (`allowed_functions`). What is in doubt is refused. All doors come through here:
 SQL, deletes, views, replicas, searches.
 """
 
@@ -17,11 +17,11 @@ from sqlglot import exp
 from sqlglot.errors import TokenError
 
 from tailrace.errors import InvalidError
+from tailrace.spark_sql.allowed_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
+from tailrace.spark_sql.relations import relations
+from tailrace.spark_sql.words import Kind, RefusedError, Word, without_comments, words_of
 from tailrace.store.schema import fold
-from tailrace.store.spark_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
-from tailrace.store.spark_relations import relations
 from tailrace.store.spark_session import SparkProvider
-from tailrace.store.spark_words import Kind, RefusedError, Word, without_comments, words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

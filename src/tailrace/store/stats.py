@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tailrace.spark_sql.types import is_atomic
 from tailrace.store.files import ColumnStats
 from tailrace.store.schema import Column
-from tailrace.store.types import is_atomic
 
 # A longer text says little about a file and makes the catalog large.
 _LONGEST = 256

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tailrace.arguments import Name, checked
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.spark_sql.types import parse_type
 from tailrace.store import changes as feed
 from tailrace.store import lookup, spark_scan
 from tailrace.store import scan as local_scan
@@ -17,7 +18,6 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
-from tailrace.store.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,7 +64,7 @@ class Table:
     @property
     def columns(self) -> dict[str, str]:
         """Names and Spark types of the columns."""
-        from tailrace.store.types import spark_type
+        from tailrace.spark_sql.types import spark_type
 
         return {column.name: spark_type(column.type) for column in self.info.columns}
 

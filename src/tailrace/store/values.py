@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.store import types
+from tailrace.spark_sql import types
 
 _INTEGERS = (int, np.integer)
 _FLOATS = (float, np.floating)

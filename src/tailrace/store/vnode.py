@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tailrace.errors import InvalidError
-from tailrace.store import types
+from tailrace.spark_sql import types
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:

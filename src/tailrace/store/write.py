@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.errors import InvalidError
+from tailrace.spark_sql import types
 from tailrace.store import rows as row_checks
-from tailrace.store import types
 from tailrace.store.files import DataFile, Op
 from tailrace.store.parquet import FileWriter
 from tailrace.store.runtime import Runtime

@@ -1,9 +1,12 @@
 """Materialized views: queries whose results are kept equal to a recompute by work that follows
 the change.
 
-    SQL → `translate` → `plan` → `rules` → `program` → `run` (Spark) → one commit
+    query/        what a query means: SQL → `translate` → `plan`
+    incremental/  how its result changes: `rules` for each operator, put together as a `program`;
+                  `layout` says how the result is stored, `stored_delta` how that changes
+    refresh/      one refresh: `choose` the cheapest way, `execution` of the program in this
+                  process or on Spark, `apply` to the stored table; `explain` and `verify`
 
-`translate` turns a query into a plan, `rules` say for each operator how a change of its input
-changes its output, `sink` how a change of the result is brought into the stored table, `choose`
-which way is the cheapest. All of it is SQL trees; `run` is the only place that starts Spark jobs.
+All of it is SQL trees until `execution`, the only place that starts Spark jobs. `definition` is
+what is known of one view, `consumer` the job that keeps it fresh, and `views` what users call.
 """

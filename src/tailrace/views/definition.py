@@ -17,16 +17,16 @@ from sqlglot import exp
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError
+from tailrace.spark_sql.steadiness import DAY, INSTANT, called, is_moment
+from tailrace.spark_sql.types import spark_type
+from tailrace.spark_sql.words import Word, without_comments
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
-from tailrace.store.spark_words import Word, without_comments
-from tailrace.store.steadiness import DAY, INSTANT, called, is_moment
-from tailrace.store.types import spark_type
-from tailrace.views.layout import VISIBLE, Layout, layout_of
-from tailrace.views.plan import depth
-from tailrace.views.scope import Source, SourceColumn, UnsupportedError, balanced
-from tailrace.views.time_windows import READABLE, restore_windows, with_readable_windows
-from tailrace.views.translate import translate
+from tailrace.views.incremental.layout import VISIBLE, Layout, layout_of
+from tailrace.views.query.plan import depth
+from tailrace.views.query.scope import Source, SourceColumn, UnsupportedError, balanced
+from tailrace.views.query.time_windows import READABLE, restore_windows, with_readable_windows
+from tailrace.views.query.translate import translate
 
 # How many operators may be above each other, and frames that are kept free when a view is created:
 # rules, and what writes SQL, go down by recursion.

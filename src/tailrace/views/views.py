@@ -22,6 +22,7 @@ from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job, JobRecord, State
 from tailrace.propagation.jobs import VIEW, Jobs, home_of
 from tailrace.propagation.status import JobStatus
+from tailrace.spark_sql.types import parse_type
 from tailrace.store import changes as feed
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
@@ -36,8 +37,7 @@ from tailrace.store.schema import (
 from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
-from tailrace.store.types import parse_type
-from tailrace.views.choose import Choice, Facts, Strategy, choose
+from tailrace.views.consumer import check_policy
 from tailrace.views.definition import (
     Definition,
     Find,
@@ -53,11 +53,11 @@ from tailrace.views.definition import (
     table_input,
     unbuilt_input,
 )
-from tailrace.views.explain import Explanation, explanation
-from tailrace.views.local.compiled import reason_for_spark
-from tailrace.views.refresh import FULL, REFUSED
-from tailrace.views.verify import Report, verify
-from tailrace.views.view import check_policy
+from tailrace.views.refresh.choose import Choice, Facts, Strategy, choose
+from tailrace.views.refresh.compiled import reason_for_spark
+from tailrace.views.refresh.explain import Explanation, explanation
+from tailrace.views.refresh.refresh import FULL, REFUSED
+from tailrace.views.refresh.verify import Report, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,7 +133,7 @@ class View:
     @property
     def columns(self) -> dict[str, str]:
         """Names and Spark types of the columns."""
-        from tailrace.store.types import spark_type
+        from tailrace.spark_sql.types import spark_type
 
         table = self._stored().info
         shown = [item.name for item in self._reader().selects]
@@ -507,7 +507,7 @@ def check_with_spark(session: Any, made: Definition) -> None:
 
 def _empty(session: Any, made: Definition, prefix: str, names: list[str]) -> DataFrame:
     """A query over empty tables; their names are added to `names`."""
-    from tailrace.store.types import spark_schema
+    from tailrace.spark_sql.types import spark_schema
     from tailrace.views.definition import with_tables
 
     own: dict[str, str] = {}

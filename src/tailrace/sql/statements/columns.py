@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tailrace.errors import InvalidError
+from tailrace.spark_sql.types import parse_type
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.fault import Span
-from tailrace.store.types import parse_type
 
 KINDS = (
     "bigint", "int", "smallint", "tinyint", "double", "float", "decimal(p,s)", "string",

@@ -15,7 +15,7 @@ from tailrace.sql.result import Result, listed
 from tailrace.sql.statements import query
 from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.views import CreateView, read_create
-from tailrace.views.explain import Explanation
+from tailrace.views.refresh.explain import Explanation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.errors import InvalidError
+from tailrace.spark_sql.types import spark_type
 from tailrace.sql import names
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
@@ -19,7 +20,6 @@ from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.store.schema import Column, TableInfo, fold
-from tailrace.store.types import spark_type
 
 # Twice what a decimal may have: enough to round any of them.
 _DIGITS = 77

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.spark_sql.steadiness import CHANCE
+from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
@@ -15,8 +17,6 @@ from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.sql.statements.update import Assignment, new_values, read_sets
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
-from tailrace.store.steadiness import CHANCE
-from tailrace.store.types import quote
 
 # Marks the rows of the source, among those of the join.
 _FROM_SOURCE = f"{STORE_PREFIX}source"

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.errors import NotFoundError
+from tailrace.spark_sql.types import spark_type
 from tailrace.sql import names
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
@@ -19,7 +20,6 @@ from tailrace.sql.statements.indexes import CreateIndex, read_in_table
 from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.query import read as read_query
 from tailrace.store.schema import fold
-from tailrace.store.types import spark_type
 
 _AFTER_A_TYPE = (
     "NOT",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
@@ -13,7 +14,6 @@ from tailrace.sql.fault import Span, nearest
 from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.store.schema import FILE, POS, TableInfo, fold, split_name
-from tailrace.store.types import quote
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from tailrace.sql.searches import calls_of
 from tailrace.sql.shown import Shown
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
-from tailrace.views.explain import Explanation
-from tailrace.views.view import POLICIES
+from tailrace.views.consumer import POLICIES
+from tailrace.views.refresh.explain import Explanation
 
 _OPTIONS = ("trigger", "interval", "policy", "priority")
 

@@ -1,0 +1,159 @@
+"""Comparisons, and choices by conditions."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tailrace.spark_sql.duckdb import kinds
+from tailrace.spark_sql.duckdb.arithmetic import decimals, operands, plain_zero
+from tailrace.spark_sql.duckdb.dates import day_of
+from tailrace.spark_sql.duckdb.kinds import BOOLEAN, DATE, TEXT, DiffersError
+from tailrace.spark_sql.duckdb.typed import (
+    Rule,
+    Say,
+    Typed,
+    apply,
+    cast_tree,
+    condition,
+    only,
+    together,
+)
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+
+
+def _compared(a: Typed, b: Typed) -> tuple[exp.Expr, exp.Expr]:
+    if a.kind != b.kind and kinds.is_exact(a.kind) and kinds.is_exact(b.kind):
+        a, b = decimals(a, b)
+    elif DATE in (a.kind, b.kind):
+        a, b = _as_day(a), _as_day(b)
+    made, kind = together([a, b])
+    if kinds.is_floating(kind):  # joined by their bits, zeros of different signs would differ
+        made = [plain_zero(value, kind) for value in made]
+    return made[0], made[1]
+
+
+def _as_day(value: Typed) -> Typed:
+    """A day that is written out as text is one where it is compared with a day."""
+    if value.kind != TEXT:
+        return value
+    day = day_of(exp.cast(value.tree.copy(), "date"))
+    return (
+        value if day is None else Typed(cast_tree(exp.Literal.string(day.isoformat()), DATE), DATE)
+    )
+
+
+def _comparison(function: type[exp.Binary]) -> Rule:
+    def rule(tree: exp.Binary, say: Say) -> Typed:
+        # Spark goes from left to right; sqlglot lets some of them bind tighter than others, and
+        # puts what is right of <=> in parentheses.
+        if isinstance(tree.expression, _COMPARISONS) or (
+            isinstance(tree, exp.NullSafeEQ) and isinstance(tree.expression, exp.Paren)
+        ):
+            raise DiffersError(tree.sql("spark")[:80])
+        a, b = _compared(*operands(tree, say))
+        return Typed(apply(function, a, b), BOOLEAN)
+
+    return rule
+
+
+def _connected(function: type[exp.Connector]) -> Rule:
+    def rule(tree: exp.Connector, say: Say) -> Typed:
+        only(tree, {"this", "expression"})
+        a, b = condition(say(tree.this)), condition(say(tree.expression))
+        return Typed(apply(function, a, b), BOOLEAN)
+
+    return rule
+
+
+def _not(tree: exp.Not, say: Say) -> Typed:
+    only(tree, {"this"})
+    return Typed(exp.Not(this=exp.Paren(this=condition(say(tree.this)))), BOOLEAN)
+
+
+def _is(tree: exp.Is, say: Say) -> Typed:
+    only(tree, {"this", "expression"})
+    if not isinstance(tree.expression, exp.Null):
+        raise DiffersError(tree.sql("spark"))
+    return Typed(apply(exp.Is, say(tree.this).tree, exp.Null()), BOOLEAN)
+
+
+def _in(tree: exp.In, say: Say) -> Typed:
+    only(tree, {"this", "expressions"})
+    value = say(tree.this)
+    others = [say(other) for other in tree.expressions]
+    made, kind = together([value, *others])
+    if kinds.is_floating(kind):  # as where two are compared
+        made = [plain_zero(one, kind) for one in made]
+    return Typed(exp.Paren(this=exp.In(this=made[0], expressions=made[1:])), BOOLEAN)
+
+
+def _between(tree: exp.Between, say: Say) -> Typed:
+    only(tree, {"this", "low", "high"})
+    value = say(tree.this)
+    low = _compared(value, say(tree.args["low"]))
+    high = _compared(value, say(tree.args["high"]))
+    both = exp.And(
+        this=exp.GTE(this=low[0], expression=low[1]),
+        expression=exp.LTE(this=high[0].copy(), expression=high[1]),
+    )
+    return Typed(exp.Paren(this=both), BOOLEAN)
+
+
+def _like(tree: exp.Like, say: Say) -> Typed:
+    only(tree, {"this", "expression", "negate"})
+    value, pattern = say(tree.this), tree.expression
+    if value.kind != TEXT or not pattern.is_string or "\\" in pattern.this:
+        raise DiffersError(tree.sql("spark")[:80])
+    made = apply(exp.Like, value.tree, exp.Literal.string(pattern.this))
+    return Typed(exp.Not(this=made) if tree.args.get("negate") else made, BOOLEAN)
+
+
+def _case(tree: exp.Case, say: Say) -> Typed:
+    only(tree, {"ifs", "default"})
+    default = tree.args.get("default") or exp.Null()
+    branches = tree.args["ifs"]
+    values = [say(branch.args["true"]) for branch in branches]
+    made, kind = together([*values, say(default)])
+    ifs = [
+        exp.If(this=condition(say(branch.this)), true=value)
+        for branch, value in zip(branches, made, strict=False)
+    ]
+    return Typed(exp.Paren(this=exp.Case(ifs=ifs, default=made[-1])), kind)
+
+
+def _if(tree: exp.If, say: Say) -> Typed:
+    only(tree, {"this", "true", "false"})
+    branch = exp.If(this=tree.this.copy(), true=tree.args["true"].copy())
+    return _case(exp.Case(ifs=[branch], default=tree.args.get("false")), say)
+
+
+def _one_of(function: str) -> Rule:
+    """COALESCE, LEAST and GREATEST: NULLs are passed over."""
+    least = 1 if function == "coalesce" else 2
+
+    def rule(tree: exp.Func, say: Say) -> Typed:
+        only(tree, {"this", "expressions", "ignore_nulls"})
+        if 1 + len(tree.expressions) < least:
+            raise DiffersError(f"{function} of one value")
+        made, kind = together([say(part) for part in (tree.this, *tree.expressions)])
+        return Typed(exp.Anonymous(this=function, expressions=made), kind)
+
+    return rule
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    **{function: _comparison(function) for function in _COMPARISONS},
+    exp.And: _connected(exp.And),
+    exp.Or: _connected(exp.Or),
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _like,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Coalesce: _one_of("coalesce"),
+    exp.Least: _one_of("least"),
+    exp.Greatest: _one_of("greatest"),
+}

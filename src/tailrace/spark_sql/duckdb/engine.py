@@ -1,0 +1,99 @@
+"""DuckDB in this process, as far as Tailrace uses it: queries over Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tailrace.spark_sql.duckdb.arithmetic import DIVIDE
+from tailrace.spark_sql.duckdb.kinds import Kind
+
+if TYPE_CHECKING:
+    import duckdb
+
+# What does not fit is left to Spark, rather than to a disk. The order counts: the last is a lock.
+_SETTINGS = (
+    "SET memory_limit = '2GB'",
+    "SET temp_directory = ''",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET enable_external_access = false",
+)
+_DIVIDE = f"""
+CREATE MACRO {DIVIDE}(n, d, near) AS
+CASE WHEN d = 0 THEN error('division by zero')
+WHEN (abs(d) - 2 * (abs(n) % abs(d)))::DOUBLE / abs(d)::DOUBLE BETWEEN 1e-300 AND near
+THEN error('rounded twice')
+ELSE sign(n) * sign(d) * ((2 * abs(n) + abs(d)) // (2 * abs(d))) END
+"""
+_BATCH_ROWS = 100_000
+_SHARED_PLANS = "common_subplan"
+# It makes `n > -1` of `n + 1 > 0`: then no overflow says that Spark has to be asked.
+_REWRITER = "expression_rewriter"
+_OPTIMIZERS = "SELECT name FROM duckdb_optimizers()"
+_lock = Lock()
+_connections: list[duckdb.DuckDBPyConnection] = []
+# The types of a relation's columns, in their order.
+Kinds = dict[str, Kind]
+
+
+def execute(
+    sql: str, kinds: Kinds, tables: Mapping[str, pa.Table], *, limit: int
+) -> pa.Table | None:
+    """A query's rows with Spark's values and types; None if Spark has to be asked for them.
+
+    That is: if there are more rows than the limit, or too many for the memory, or it fails.
+    """
+    import duckdb
+
+    connection = _cursor()
+    try:
+        for name, table in tables.items():
+            connection.register(name, table)
+        reader = connection.execute(sql).to_arrow_reader(_BATCH_ROWS)
+        batches, count = [], 0
+        for batch in reader:
+            batches.append(batch)
+            count += batch.num_rows
+            if count > limit:
+                return None
+        found = pa.Table.from_batches(batches, reader.schema)
+        return found.cast(pa.schema(list(kinds.items())))
+    except (duckdb.Error, OSError, pa.ArrowException):
+        # An overflow, a division by zero: Spark has its own words or values for that. What fails
+        # after the first rows were fetched comes as Arrow's error.
+        return None
+    finally:
+        connection.close()
+
+
+def _cursor() -> duckdb.DuckDBPyConnection:
+    """A connection of its own to the one database of this process, which has no tables."""
+    import duckdb
+
+    with _lock:
+        if not _connections:
+            connection = duckdb.connect(":memory:")
+            _without(connection, _SHARED_PLANS, _REWRITER)
+            for statement in (*_SETTINGS, _DIVIDE):
+                connection.execute(statement)
+            _connections.append(connection)
+        return _connections[0].cursor()
+
+
+def without_shared_plans(connection: duckdb.DuckDBPyConnection) -> None:
+    """Keep DuckDB from planning parts of a query that are alike only once.
+
+    Version 1.5 then mixes up their columns.
+    """
+    _without(connection, _SHARED_PLANS)
+
+
+def _without(connection: duckdb.DuckDBPyConnection, *optimizers: str) -> None:
+    """Turn optimizers off. Versions differ in what they know, and to name another is an error."""
+    known = {name for (name,) in connection.execute(_OPTIMIZERS).fetchall()}
+    named = ",".join(name for name in optimizers if name in known)
+    connection.execute(f"SET disabled_optimizers = '{named}'")

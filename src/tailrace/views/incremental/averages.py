@@ -1,0 +1,104 @@
+"""Sums and averages that are kept up: what is added up for them, and what they give.
+
+Always true: what is made of a sum and a count is what Spark's own function gives, to the last bit.
+Where that cannot be told (`doubts`), the group is computed anew.
+
+- Whole numbers are summed up as decimals: on the way a sum may be larger than it is in the end,
+  and the least number of a type has no positive twin.
+- Spark averages whole numbers as doubles. That is exact in any order as long as no sum on the way
+  can be larger than 2^53: the sum of all absolute values, of rows that are gone too, is kept to
+  tell (`spread`).
+- Spark divides a decimal sum to 39 places, and then rounds to the average's. Our quotient has
+  thirteen places more than the sum, and so nine more than the average. Two ways of rounding differ
+  only where a quotient is nearer to a half than those places show, but is none; with a count of
+  nine digits it cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tailrace.spark_sql.types import spark_type
+from tailrace.views.incremental.layout import Call
+from tailrace.views.query.scope import column_of
+
+Types = Mapping[str, pa.DataType]
+
+_DOUBLE = pa.float64()
+# Every whole number, and sums of them.
+_WHOLE, _SUM = pa.decimal128(20, 0), pa.decimal128(30, 0)
+# A sum, and a count, whose quotient has thirteen places more than the sum.
+_SUM_DIGITS, _COUNT = 25, pa.decimal128(12, 0)
+_MOST_ROWS = 10**9
+_EXACT = 2**52  # half of what doubles can count to: the spread is a sum of doubles itself
+
+
+def _cast(tree: exp.Expr, kind: pa.DataType) -> exp.Expr:
+    return exp.cast(tree, spark_type(kind), dialect="spark")
+
+
+def _number(value: int) -> exp.Expr:
+    return exp.Literal.number(value)
+
+
+def summand(call: Call, types: Types) -> exp.Expr:
+    """What is added up."""
+    argument = call.argument.copy()
+    return _cast(argument, _DOUBLE) if types.get(call.source.name) == _DOUBLE else argument
+
+
+def signed_summand(call: Call, types: Types) -> exp.Expr:
+    """The same where it may be taken away, too."""
+    if types.get(call.total or "") == pa.int64():
+        return _cast(call.argument.copy(), _WHOLE)
+    return summand(call, types)
+
+
+def wide(total: exp.Expr, kind: pa.DataType | None) -> exp.Expr:
+    """A stored sum, as what is added to it."""
+    return _cast(total, _SUM) if kind == pa.int64() else total
+
+
+def spread(call: Call) -> exp.Expr:
+    """What is added up for the spread."""
+    return exp.Abs(this=_cast(call.argument.copy(), _DOUBLE))
+
+
+def from_states(call: Call, types: Types) -> exp.Expr:
+    """An average of a sum and a count; NULL without values, or in doubt."""
+    count = column_of(call.count or "")
+    total: exp.Expr = column_of(call.total or "")
+    kind, held = types.get(call.source.name), types.get(call.total or "")
+    sure: list[exp.Expr] = [exp.GT(this=count.copy(), expression=_number(0))]
+    sure += [exp.not_(doubt) for doubt in doubts(call, types)]
+    if kind is None or held is None or kind == _DOUBLE:
+        value: exp.Expr = exp.Div(this=total, expression=count)
+    else:
+        if held.precision > _SUM_DIGITS:
+            total = _cast(total, pa.decimal128(_SUM_DIGITS, min(held.scale, _SUM_DIGITS)))
+        value = _cast(exp.Div(this=total, expression=_cast(count, _COUNT)), kind)
+    return exp.Case(ifs=[exp.If(this=exp.and_(*sure, copy=False), true=value)])
+
+
+def doubts(call: Call, types: Types) -> list[exp.Expr]:
+    """When an average cannot be told from its sum and count."""
+    kind, held = types.get(call.source.name), types.get(call.total or "")
+    if kind is None or held is None:
+        return []
+    if kind == _DOUBLE:
+        if call.spread is None:
+            return [exp.true()]
+        return [exp.GT(this=column_of(call.spread), expression=_number(_EXACT))]
+    whole = _SUM_DIGITS - held.scale
+    if whole < 1:  # no digit is left before the point
+        return [exp.true()]
+    total, count = column_of(call.total or ""), column_of(call.count or "")
+    found: list[exp.Expr] = [exp.GTE(this=count, expression=_number(_MOST_ROWS))]
+    if held.precision - held.scale > whole:
+        most = _cast(exp.Literal.string(str(10**whole - 1)), held)
+        found.append(exp.GT(this=total, expression=most))
+        found.append(exp.LT(this=total.copy(), expression=exp.Neg(this=most.copy())))
+    return found

@@ -1,0 +1,362 @@
+"""A program: the named steps that compute how a result changes.
+
+Owned here: the names of what a program reads, and the steps. For a source number n, `new_n` and
+`old_n` are its rows at both ends of the range, and `delta_n` what was inserted (`_w` = 1) and
+deleted (`_w` = -1) between. The rules (`rules/`) build queries over these names; a `Builder`
+keeps the steps that several of them share.
+
+What a rule asks for of a node is a step of its own, however often it is asked for, so a program
+grows with the plan and not with the number of ways through it. A step that is used once is part of
+its user in the end (`inlined`).
+
+Always true: the value of a step is a bag of rows, whoever computes it and when. So a step can be
+computed first and kept, or be part of one large query: `execution` decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sqlglot import exp
+
+from tailrace.views.query.plan import Node, Scan
+from tailrace.views.query.prune_columns import pruned
+from tailrace.views.query.scope import column_of
+from tailrace.views.query.trees import (
+    from_query,
+    items,
+    names_in,
+    select,
+    shape,
+    sub,
+    table,
+    tables_in,
+    union_all,
+    whole,
+)
+
+WEIGHT = "_w"
+# How deep SELECTs are in each other, at most, where a step has become part of its user: engines
+# and the writer of SQL go down by recursion.
+_MOST_NESTED = 20
+
+
+class State(StrEnum):
+    """Which end of the range a source is read at."""
+
+    NEW = "new"
+    OLD = "old"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """Only rows whose columns have values that are in a relation of keys."""
+
+    keys: str
+    pairs: tuple[tuple[str, str], ...]  # a column of the node, a column of the keys
+
+    def on(self, names: Mapping[str, str]) -> Within | None:
+        """The same for other columns; None if none of these columns is among them."""
+        pairs = tuple((names[own], key) for own, key in self.pairs if own in names)
+        return Within(keys=self.keys, pairs=pairs) if pairs else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """A query that several others use."""
+
+    name: str
+    query: exp.Query
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """The different values of some columns: few, as a rule, and worth knowing before the rest."""
+
+    name: str
+    query: exp.Query
+    columns: tuple[str, ...]
+
+
+@dataclass(kw_only=True)
+class Fetch:
+    """The rows of a source in which a field has one of the values of a relation of keys."""
+
+    name: str
+    source: str
+    state: State
+    own: str  # the field
+    keys: str
+    key: str  # the column of the keys
+    fields: set[str] = field(default_factory=set)  # that are wanted
+
+
+Step = Relation | Keys | Fetch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """Steps in an order in which each uses only those before it, and the query that ends it."""
+
+    steps: tuple[Step, ...]
+    query: exp.Query
+    numbers: Mapping[str, int]  # of the sources
+
+    def tables(self) -> set[str]:
+        """Everything that it refers to by name, steps included."""
+        found = names_in(self.query)
+        for step in self.steps:
+            found |= {step.keys} if isinstance(step, Fetch) else names_in(step.query)
+        return found
+
+
+def as_one_query(program: Program) -> exp.Query:
+    """The whole program as one query, for engines that need no help."""
+    query = program.query.copy()
+    for step in program.steps:
+        body = fetch_query(step, program.numbers) if isinstance(step, Fetch) else step.query.copy()
+        query = query.with_(step.name, as_=body, copy=False)
+    return query
+
+
+def fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
+    """A fetch as a query."""
+    fields = [
+        exp.column(exp.to_identifier(name, quoted=True), table="t") for name in sorted(step.fields)
+    ]
+    source = table(f"{step.state}_{numbers[step.source]}", "t")
+    same = exp.NullSafeEQ(
+        this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
+        expression=exp.column(step.key, table="k"),
+    )
+    keys = select(items([step.key]), table(step.keys)).distinct(copy=False)
+    made = select(fields, source)
+    made.append("joins", exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=same))
+    return made
+
+
+def inlined(steps: Sequence[Step], query: exp.Query) -> tuple[list[Step], exp.Query]:
+    """The same with each relation that is used once as a part of its user; takes the trees.
+
+    So an engine sees as much at once as it can, and what is used more often is computed once.
+    """
+    trees = [query, *(step.query for step in steps if not isinstance(step, Fetch))]
+    uses = Counter(found.name for tree in trees for found, _ in tables_in(tree))
+    bodies: dict[str, tuple[exp.Query, int]] = {}
+    left: list[Step] = []
+    for step in steps:
+        if isinstance(step, Fetch):
+            left.append(step)
+            continue
+        made, depth = _with_bodies(step.query, bodies)
+        if isinstance(step, Relation) and uses[step.name] == 1 and depth < _MOST_NESTED:
+            bodies[step.name] = made, depth
+        else:
+            left.append(replace(step, query=made))
+    return left, _with_bodies(query, bodies)[0]
+
+
+def _with_bodies(
+    query: exp.Query, bodies: Mapping[str, tuple[exp.Query, int]]
+) -> tuple[exp.Query, int]:
+    """A query with some relations written out, and how deep SELECTs are in it then."""
+    deepest = 0
+    for one, depth in list(tables_in(query)):
+        body, more = bodies.get(one.name, (None, 0))
+        deepest = max(deepest, depth + more)
+        if body is None:
+            continue
+        user = one.find_ancestor(exp.Select)
+        if user is None or not _shows_all(user, body):
+            one.replace(sub(body, one.alias or "q"))
+        elif user is query:
+            query = body
+        else:
+            user.replace(body)
+    return query, deepest
+
+
+def _shows_all(user: exp.Select, body: exp.Query) -> bool:
+    """Whether a SELECT is nothing but a relation, and the relation's query can take its place."""
+    if {name for name, value in user.args.items() if value} != {"expressions", "from_"}:
+        return False
+    if not isinstance(body, exp.Select) and isinstance(user.parent, exp.SetOperation):
+        return False
+    shown = [item.name for item in user.expressions if isinstance(item, exp.Column)]
+    return shown == body.named_selects and len(shown) == len(user.expressions)
+
+
+class Builder:
+    """Builds the queries of one refresh, and of those a program: the last that is asked of it."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        changed: Iterable[str],
+        *,
+        keys: Mapping[str, Sequence[str]] | None = None,
+        sideways: bool = True,
+    ) -> None:
+        """`changed` are the sources with changes; `keys` the fields of their primary keys."""
+        self.numbers = {source: number for number, source in enumerate(sources)}
+        self.changed = frozenset(changed)
+        self.source_keys = dict(keys or {})
+        # Whether what has been read of one input limits what is read of the next.
+        self.sideways = sideways
+        self._steps: dict[str, Step] = {}  # each uses only those before it
+        # Names of steps, by what they are for or what they say.
+        self._names: dict[Hashable, str] = {}
+        self._narrow: dict[tuple[Node, frozenset[str]], Node] = {}
+
+    # --- the rules, by node -----------------------------------------------------------------
+
+    def is_changed(self, node: Node) -> bool:
+        return not self.changed.isdisjoint(node.sources)
+
+    def rows(
+        self,
+        node: Node,
+        state: State,
+        within: Within | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> exp.Query:
+        """The rows of a node at one end; with `within`, at least those that have the keys.
+
+        Rows beside those may be among them, but then as often as without the limit. `columns`: no
+        others are wanted.
+        """
+        from tailrace.views.incremental.rules import rule_of
+
+        if not self.is_changed(node):
+            state = State.NEW
+        if not node.sources:
+            return rule_of(node).rows(self, node, state, within)
+        if node.is_simple and (state is State.NEW or within is None):
+            if columns is not None:
+                more = () if within is None else (own for own, _ in within.pairs)
+                node = self._narrowed(node, {*columns, *more})
+            return rule_of(node).rows(self, node, state, within)
+        name = self.relation(
+            (node, state, within), lambda: rule_of(node).rows(self, node, state, within)
+        )
+        return whole(name, node.columns)
+
+    def delta(self, node: Node, columns: Iterable[str] | None = None) -> exp.Query | None:
+        """What came and went of a node's rows, with `_w`; None if nothing can have."""
+        from tailrace.views.incremental.rules import rule_of
+
+        if not self.is_changed(node):
+            return None
+        if node.is_simple:
+            node = node if columns is None else self._narrowed(node, columns)
+            return rule_of(node).delta(self, node)
+        name = self.relation(node, lambda: rule_of(node).delta(self, node), "d")
+        return whole(name, [*node.columns, WEIGHT])
+
+    def touched(self, node: Node, columns: Sequence[str]) -> list[exp.Query]:
+        """Queries for the values of columns in all rows of a node that came or went, at least."""
+        from tailrace.views.incremental.rules import rule_of
+
+        if not self.is_changed(node):
+            return []
+        unique = list(dict.fromkeys(columns))
+        found = rule_of(node).touched(self, node, unique)
+        if len(unique) == len(columns):
+            return found
+        # The same column twice, as two of a node above: under names of their own.
+        made: list[exp.Query] = []
+        for query in found:
+            names = [item.alias_or_name for item in query.selects]
+            shown = [
+                exp.alias_(column_of(names[unique.index(column)]), f"x{n}", copy=False)
+                for n, column in enumerate(columns)
+            ]
+            made.append(select(shown, sub(query)))
+        return made
+
+    def tells(self, node: Node, columns: Sequence[str]) -> bool:
+        """Whether those queries need nothing but the changes of sources."""
+        from tailrace.views.incremental.rules import rule_of
+
+        unique = list(dict.fromkeys(columns))
+        return not self.is_changed(node) or rule_of(node).tells(self, node, unique)
+
+    def tells_all(self, node: Node) -> bool:
+        """The same for what came and went of a node's rows."""
+        from tailrace.views.incremental.rules import rule_of
+
+        return not self.is_changed(node) or rule_of(node).tells_all(self, node)
+
+    def _narrowed(self, node: Node, columns: Iterable[str]) -> Node:
+        """A node of which only some columns are wanted."""
+        key = (node, frozenset(columns))
+        if key not in self._narrow:
+            self._narrow[key] = pruned(node, set(columns))
+        return self._narrow[key]
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def relation(self, what: Hashable, make: Callable[[], exp.Query], hint: str = "r") -> str:
+        """The name of a query, which is made when it is first asked for."""
+        if what not in self._names:
+            query = make()
+            name = self._new_name(what, hint)
+            self._steps[name] = Relation(name=name, query=query)
+        return self._names[what]
+
+    def keys(self, parts: Sequence[exp.Query], count: int) -> str:
+        """The name of the different values that some queries have, in columns k0, k1, …."""
+        columns = tuple(f"k{n}" for n in range(count))
+        unique = {shape(part): part for part in parts}
+        what = ("k", *unique)
+        if what in self._names:
+            return self._names[what]
+        selects: list[exp.Query] = []
+        for part in unique.values():
+            names = [item.alias_or_name for item in part.selects]
+            named = [
+                exp.alias_(column_of(old), new, copy=False)
+                for old, new in zip(names, columns, strict=True)
+            ]
+            selects.append(select(named, sub(part)))
+        query = from_query(union_all(selects), columns).distinct(copy=False)
+        name = self._new_name(what, "k")
+        self._steps[name] = Keys(name=name, query=query, columns=columns)
+        return name
+
+    def fetch(self, scan: Scan, state: State, column: str, keys: str, key: str) -> str:
+        """The name of the rows of a source that have one of the keys."""
+        own = scan.fields[scan.columns.index(column)]
+        what = (scan.source, state, own, keys, key)
+        if what not in self._names:
+            name = self._new_name(what, "f")
+            self._steps[name] = Fetch(
+                name=name, source=scan.source, state=state, own=own, keys=keys, key=key
+            )
+        step = self._steps[self._names[what]]
+        assert isinstance(step, Fetch)
+        step.fields |= {*scan.fields, *self.source_keys.get(scan.source, ())}
+        return step.name
+
+    def leaf(self, source: str, what: str) -> exp.Table:
+        """A source: `new`, `old` or `delta`."""
+        return table(f"{what}_{self.numbers[source]}")
+
+    def _new_name(self, what: Hashable, hint: str) -> str:
+        return self._names.setdefault(what, f"{hint}{len(self._names)}")
+
+    def program(self, query: exp.Query, also: Iterable[str] = ()) -> Program:
+        """The steps that a query needs, and the query; `also` names steps that are wanted too."""
+        needed: set[str] = set()
+        waiting = [*names_in(query), *also]
+        while waiting:
+            step = self._steps.get(waiting.pop())
+            if step is not None and step.name not in needed:
+                needed.add(step.name)
+                waiting += [step.keys] if isinstance(step, Fetch) else names_in(step.query)
+        steps = [step for name, step in self._steps.items() if name in needed]
+        steps, query = inlined(steps, query)
+        return Program(steps=tuple(steps), query=query, numbers=self.numbers)

@@ -1,0 +1,40 @@
+"""A generator of rows: applied to rows and to changes alike."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.rules.rule import Rule, only_with, same_columns, weighted
+from tailrace.views.query.plan import Explode
+from tailrace.views.query.trees import from_query
+
+
+class ExplodeRule(Rule):
+    """See the module."""
+
+    def rows(self, b: Builder, node: Explode, state: State, within: Within | None) -> exp.Query:
+        below = None if within is None else within.on(same_columns(node.input.columns))
+        made = self._over(node, b.rows(node.input, state, below), weight=False)
+        lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
+        return only_with(made, within, node.columns) if lost else made
+
+    def delta(self, b: Builder, node: Explode) -> exp.Query:
+        below = b.delta(node.input)
+        assert below is not None
+        return self._over(node, below, weight=True)
+
+    def tells_all(self, b: Builder, node: Explode) -> bool:
+        return b.tells_all(node.input)
+
+    def _over(self, node: Explode, query: exp.Query, *, weight: bool) -> exp.Query:
+        names = [exp.to_identifier(name) for name in node.made]
+        lateral = exp.Lateral(
+            this=node.call.copy(),
+            view=True,
+            outer=node.outer or None,
+            alias=exp.TableAlias(this=exp.to_identifier("x"), columns=names),
+        )
+        made = from_query(query, weighted(node.columns, weight=weight))
+        made.append("laterals", lateral)
+        return made

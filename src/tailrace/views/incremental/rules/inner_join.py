@@ -1,0 +1,434 @@
+"""Inner joins: a term for each input that changed.
+
+Term i joins the change of input i with the inputs before it as they are at the end, and the
+inputs after it as they were at the start; the terms add up to the change of the join. Inputs are
+joined in an order in which each is connected with one before it and, read by the keys that
+were found there, needs not be read as a whole. If many inputs changed, the terms share what is read
+(`_Tree`).
+
+If an input that changed is itself an aggregate or the like, and one column that all inputs with
+changes are joined by is known from their changes, the join is computed before and after for those
+values instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.incremental.rules.rule import Rule, affected, difference, only_with
+from tailrace.views.query.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
+from tailrace.views.query.scope import all_of
+from tailrace.views.query.trees import from_query, items, select, sub, table, union_all
+
+# Inputs with changes up to which each term reads what it needs for itself.
+_FEW = 2
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Placed:
+    """An input that has its place in the order."""
+
+    part: Node
+    narrow: bool  # whether a condition leaves few of its rows
+    state: State | None = None  # None for what came and went
+    limit: Within | None = None
+
+    def rows(self, b: Builder, columns: Sequence[str] | None = None) -> exp.Query:
+        if self.state is not None:
+            return b.rows(self.part, self.state, self.limit, columns)
+        delta = b.delta(self.part, columns)
+        assert delta is not None
+        return delta
+
+    def values(self, b: Builder, column: str) -> exp.Query:
+        """One column."""
+        return from_query(self.rows(b, [column]), [column])
+
+
+@dataclass
+class _Chain:
+    """Inputs in the order in which they are joined."""
+
+    placed: list[_Placed] = field(default_factory=list)
+
+    @property
+    def columns(self) -> set[str]:
+        return {column for one in self.placed for column in one.part.columns}
+
+
+class _Tree:
+    """The inputs of a join as a tree in which neighbours are joined by a column of each.
+
+    From one neighbour to the other goes a message: all values of that column that rows on its side
+    have which a change can lead to, whichever input it is of. So a row that a term needs of an
+    input has a value of the message that came to it from where the term's change is, and there are
+    two messages for a pair of neighbours, however many terms.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        node: InnerJoin,
+        order: Sequence[Node],
+        links: dict[Node, tuple[Node, str, str]],
+    ) -> None:
+        """`links`: by input, one before it, and the columns of that and of its own."""
+        self._b, self._node = b, node
+        # By input and neighbour, the columns that they are joined by.
+        self._near: dict[Node, dict[Node, tuple[str, str]]] = {part: {} for part in order}
+        for part, (other, theirs, own) in links.items():
+            self._near[part][other] = (own, theirs)
+            self._near[other][part] = (theirs, own)
+        # By sender and receiver; None if no change leads to the sender.
+        self._limits: dict[tuple[Node, Node], Within | None] = {}
+        # Towards the first input, and then away from it. What goes back to where it came from
+        # from there is more than needed, but the same for all receivers.
+        for part in reversed(order[1:]):
+            self._send(part, [links[part][0]])
+        for part in order:
+            others = [near for near in self._near[part] if (part, near) not in self._limits]
+            self._send(part, others)
+
+    def _send(self, sender: Node, receivers: Sequence[Node]) -> None:
+        b = self._b
+        columns = list(dict.fromkeys(self._near[sender][one][0] for one in receivers))
+        placed = [_Placed(sender, False)] if b.is_changed(sender) else []
+        for other in self._near[sender]:
+            limit = self._limits.get((other, sender))
+            if limit is not None:
+                placed.append(_Placed(sender, False, State.NEW, limit))
+                if b.is_changed(sender):
+                    placed.append(_Placed(sender, False, State.OLD, limit))
+
+        def every() -> exp.Query:
+            return union_all([from_query(one.rows(b, columns), columns) for one in placed])
+
+        for receiver in receivers:
+            if not placed:
+                self._limits[sender, receiver] = None
+                continue
+            own, theirs = self._near[sender][receiver]
+            name = b.relation((self, sender, receivers[0]), every)
+            found = affected(b, [own], [select(items([own]), table(name))])
+            self._limits[sender, receiver] = found.on({own: theirs})
+
+    def term(self, changed: Node) -> list[_Placed]:
+        """The change of one input, and then what is read of the others."""
+        placed = [_Placed(changed, False)]
+        came = {changed: changed}  # where from
+        place = self._node.parts.index(changed)
+        for one in placed:
+            for part in self._near[one.part]:
+                if part not in came:
+                    came[part] = one.part
+                    state = State.NEW if self._node.parts.index(part) < place else State.OLD
+                    placed.append(_Placed(part, False, state, self._limits[one.part, part]))
+        return placed
+
+
+class InnerJoinRule(Rule):
+    """See the module."""
+
+    # --- rows -------------------------------------------------------------------------------
+
+    def rows(self, b: Builder, node: InnerJoin, state: State, within: Within | None) -> exp.Query:
+        if within is None:
+            order = self._connected(node, [], narrow=False)
+            return self._joined(b, node, [_Placed(part, False, state) for part in order], None)
+        same = node.equal
+        chain = _Chain()
+        held = {
+            part: found
+            for part in node.parts
+            if (found := self._within(part, within, same)) is not None
+        }
+        # Inputs that have the keys first, of those the ones with the fewest rows.
+        first = sorted(held, key=lambda part: (b.is_changed(part), not _is_narrow(part)))
+        for part in self._connected(node, first, narrow=True):
+            limit = self._narrower(b, part, chain, same) or held.get(part)
+            if limit is None:
+                limit = self._sideways(b, part, chain, same)
+            chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+        made = self._joined(b, node, chain.placed, None)
+        covered = {own for own, _ in within.pairs} <= {
+            c for part in held for c in _all_of(part, same)
+        }
+        return made if covered else only_with(made, within, node.columns)
+
+    def _within(self, part: Node, within: Within, same: dict[str, frozenset[str]]) -> Within | None:
+        own = set(part.columns)
+        names = {
+            column: min(same.get(column, frozenset({column})) & own)
+            for column, _ in within.pairs
+            if same.get(column, frozenset({column})) & own
+        }
+        return within.on(names)
+
+    def _narrower(
+        self, b: Builder, part: Node, chain: _Chain, same: dict[str, frozenset[str]]
+    ) -> Within | None:
+        """The keys of an input that a condition has made small, if this one is joined to it."""
+        if not b.sideways:
+            return None
+        for one in reversed(chain.placed):
+            if one.narrow and (found := self._keys_of(b, part, one, same)) is not None:
+                return found
+        return None
+
+    def _sideways(
+        self, b: Builder, part: Node, chain: _Chain, same: dict[str, frozenset[str]]
+    ) -> Within | None:
+        if not b.sideways:
+            return None
+        for one in reversed(chain.placed):
+            if (found := self._keys_of(b, part, one, same)) is not None:
+                return found
+        return None
+
+    def _keys_of(
+        self, b: Builder, part: Node, one: _Placed, same: dict[str, frozenset[str]]
+    ) -> Within | None:
+        for column in one.part.columns:
+            here = same.get(column, frozenset()) & set(part.columns)
+            if here:
+                limit = affected(b, [column], [one.values(b, column)])
+                return limit.on({column: min(here)})
+        return None
+
+    # --- change -----------------------------------------------------------------------------
+
+    def delta(self, b: Builder, node: InnerJoin) -> exp.Query:
+        changed = [part for part in node.parts if b.is_changed(part)]
+        if not all(part.is_simple for part in changed):
+            limit = self._common_keys(b, node, changed)
+            if limit is not None:
+                return difference(b, node, limit)
+        if len(changed) > _FEW and b.sideways and (tree := self._tree(b, node)) is not None:
+            return union_all([self._joined(b, node, tree.term(one), WEIGHT) for one in changed])
+        return union_all([self._term(b, node, part) for part in changed])
+
+    def _tree(self, b: Builder, node: InnerJoin) -> _Tree | None:
+        """None if an input is not joined to another one by a column of each."""
+        order = self._connected(node, [], narrow=True)
+        links: dict[Node, tuple[Node, str, str]] = {}
+        for place, part in enumerate(order):
+            for other in reversed(order[:place]):
+                both = [c for c in other.columns if node.equal.get(c, _NONE) & set(part.columns)]
+                if both:
+                    here = min(node.equal[both[0]] & set(part.columns))
+                    links[part] = (other, both[0], here)
+                    break
+        return _Tree(b, node, order, links) if len(links) == len(order) - 1 else None
+
+    def _common_keys(self, b: Builder, node: InnerJoin, changed: Sequence[Node]) -> Within | None:
+        """Values of a column that all changed inputs are joined by, if changes tell them."""
+        for members in dict.fromkeys(node.equal.values()):
+            here = [members & set(part.columns) for part in changed]
+            if all(
+                own and b.tells(part, [min(own)]) for part, own in zip(changed, here, strict=True)
+            ):
+                parts = [
+                    query
+                    for part, own in zip(changed, here, strict=True)
+                    for query in b.touched(part, [min(own)])
+                ]
+                return affected(b, [min(members & set(node.columns))], parts)
+        return None
+
+    def _term(self, b: Builder, node: InnerJoin, changed: Node) -> exp.Query:
+        same = node.equal
+        chain = _Chain([_Placed(changed, _is_narrow(changed))])
+        place = node.parts.index(changed)
+        for part in self._connected(node, [changed], narrow=True)[1:]:
+            state = State.NEW if node.parts.index(part) < place else State.OLD
+            limit = self._narrower(b, part, chain, same) or self._sideways(b, part, chain, same)
+            chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+        return self._joined(b, node, chain.placed, WEIGHT)
+
+    def touched(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> list[exp.Query]:
+        found: list[exp.Query] = []
+        through: list[Node] = []
+        for part in node.parts:
+            if not b.is_changed(part):
+                continue
+            own = set(part.columns)
+            names = [node.equal.get(column, frozenset({column})) & own for column in columns]
+            if all(names):
+                here = [min(name) for name in names]
+                found += self._touched_narrowly(b, node, part, here) or b.touched(part, here)
+            else:
+                through.append(part)
+        if len(through) > _FEW:
+            return super().touched(b, node, columns)
+        for part in through:
+            # Also with the others as they were before: a term has each at one end only.
+            found += self._touched_through(b, node, part, columns)
+        return found
+
+    def tells(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> bool:
+        for part in node.parts:
+            if not b.is_changed(part):
+                continue
+            own = set(part.columns)
+            names = [node.equal.get(column, frozenset({column})) & own for column in columns]
+            here = [min(name) for name in names if name]
+            if (
+                len(here) < len(columns)
+                or self._narrow_partner(b, node, part, here) is not None
+                or not b.tells(part, here)
+            ):
+                return False
+        return True
+
+    def _touched_narrowly(
+        self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
+    ) -> list[exp.Query]:
+        """The same, but only where an input that a condition has made small has a partner.
+
+        Nothing if there is no such input: then the columns alone have to do.
+        """
+        found = self._narrow_partner(b, node, changed, columns)
+        if found is None:
+            return []
+        other, pairs = found
+        wanted = list(dict.fromkeys([*columns, *pairs]))
+        limit = affected(b, wanted, b.touched(changed, wanted))
+        keys = {own: key for own, key in limit.pairs if own in pairs}
+        near = Within(keys=limit.keys, pairs=tuple((pairs[c], k) for c, k in keys.items()))
+        rows = b.rows(other, State.NEW, near)
+        return [_with_partner(limit, rows, dict(near.pairs), columns)]
+
+    def _narrow_partner(
+        self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
+    ) -> tuple[Node, dict[str, str]] | None:
+        """An input without changes that a condition has made small, and what it is joined by.
+
+        None also if the change does not tell the values of that.
+        """
+        if changed.is_simple or not b.sideways or len(set(columns)) < len(columns):
+            return None
+        own = set(changed.columns)
+        for other in node.parts:
+            if b.is_changed(other) or not _is_narrow(other):
+                continue
+            pairs = {
+                min(members & own): min(members & set(other.columns))
+                for members in dict.fromkeys(node.equal.values())
+                if members & own and members & set(other.columns)
+            }
+            if pairs and b.tells(changed, [*columns, *pairs]):
+                return other, pairs
+        return None
+
+    def _touched_through(
+        self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
+    ) -> list[exp.Query]:
+        """Through the inputs between the one that changed and those that have the columns."""
+        found: list[exp.Query] = []
+        same = node.equal
+        for state in (State.NEW, State.OLD):
+            chain = _Chain([_Placed(changed, True)])
+            order = self._connected(node, [changed], narrow=True)[1:]
+            for part in order:
+                if set(columns) <= chain.columns:
+                    break
+                limit = self._sideways(b, part, chain, same)
+                chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+            found.append(from_query(self._joined(b, node, chain.placed, None), columns))
+            if not any(b.is_changed(one.part) for one in chain.placed[1:]):
+                break
+        return found
+
+    # --- order and text ---------------------------------------------------------------------
+
+    def _connected(self, node: InnerJoin, first: Sequence[Node], *, narrow: bool) -> list[Node]:
+        """All inputs: the given ones first, then each that is joined to one before it."""
+        order = list(first[:1] if first else node.parts[:1])
+        waiting = [part for part in dict.fromkeys((*first, *node.parts)) if part not in order]
+        own = {part: set(part.columns) for part in node.parts}
+        after = {part: (part not in first, narrow and not _is_narrow(part)) for part in waiting}
+        known = set(order[0].columns)
+        while waiting:
+            used = [columns for columns in node.used if columns & known]
+
+            def rank(
+                part: Node,
+                known: set[str] = known,
+                used: Sequence[frozenset[str]] = used,
+            ) -> tuple[bool, tuple[bool, bool]]:
+                linked = any(c & own[part] and c <= known | own[part] for c in used)
+                return not linked, after[part]
+
+            nearest = min(waiting, key=rank)
+            waiting.remove(nearest)
+            order.append(nearest)
+            known |= own[nearest]
+        return order
+
+    def _joined(
+        self, b: Builder, node: InnerJoin, placed: Sequence[_Placed], weight: str | None
+    ) -> exp.Select:
+        columns = [column for one in placed for column in one.part.columns]
+        if len(placed) == len(node.parts):
+            columns = list(node.columns)
+        shown = items([*columns, weight] if weight else columns)
+        made = select(shown, sub(placed[0].rows(b), "j0"))
+        known: set[str] = set()
+        waiting = list(zip(node.conditions, node.used, strict=True))
+        for number, one in enumerate(placed):
+            known |= set(one.part.columns)
+            ready = [condition for condition, used in waiting if used <= known]
+            waiting = [(condition, used) for condition, used in waiting if not used <= known]
+            if number == 0:
+                if ready:
+                    made = made.where(all_of(ready), copy=False)
+                continue
+            join = exp.Join(this=sub(one.rows(b), f"j{number}"))
+            if ready:
+                join.set("on", all_of(ready))
+            else:
+                join.set("kind", "CROSS")
+            made.append("joins", join)
+        return made
+
+
+def _with_partner(
+    limit: Within, rows: exp.Query, pairs: dict[str, str], columns: Sequence[str]
+) -> exp.Query:
+    """Of keys, the columns of those that rows have."""
+    own = dict(limit.pairs)
+    same = [
+        exp.EQ(
+            this=exp.column(exp.to_identifier(key), table="k"),
+            expression=exp.column(exp.to_identifier(column), table="q"),
+        )
+        for column, key in pairs.items()
+    ]
+    shown = [
+        exp.alias_(exp.column(exp.to_identifier(own[column]), table="k"), column, copy=False)
+        for column in columns
+    ]
+    made = select(shown, table(limit.keys, "k"))
+    made.append("joins", exp.Join(this=sub(rows), side="LEFT", kind="SEMI", on=all_of(same)))
+    return made
+
+
+def _all_of(part: Node, same: dict[str, frozenset[str]]) -> set[str]:
+    return {c for column in part.columns for c in same.get(column, frozenset({column}))}
+
+
+def _is_narrow(part: Node) -> bool:
+    """Whether a condition on a table is likely to leave few of its rows."""
+    while not isinstance(part, Filter):
+        if isinstance(part, KeyJoin) and part.kind is JoinKind.SEMI:
+            return _is_narrow(part.right)
+        if len(part.inputs) != 1:
+            return False
+        part = part.inputs[0]
+    likely = part.condition.find_all(exp.EQ, exp.In, exp.Like)
+    return part.is_simple and any(not tree.args.get("negate") for tree in likely)

@@ -1,0 +1,26 @@
+"""The first rows in an order, inside a query: all of it, before and after."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.rules.rule import Rule, difference, only_with
+from tailrace.views.query.plan import Limit
+from tailrace.views.query.trees import from_query
+
+
+class LimitRule(Rule):
+    """See the module."""
+
+    def rows(self, b: Builder, node: Limit, state: State, within: Within | None) -> exp.Query:
+        made = from_query(b.rows(node.input, state), node.columns)
+        made = made.order_by(*(tree.copy() for tree in node.order), copy=False)
+        if node.count is not None:
+            made = made.limit(node.count, copy=False)
+        if node.offset:
+            made = made.offset(node.offset, copy=False)
+        return only_with(from_query(made, node.columns), within, node.columns)
+
+    def delta(self, b: Builder, node: Limit) -> exp.Query:
+        return difference(b, node, None)

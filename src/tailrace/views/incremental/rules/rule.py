@@ -1,0 +1,107 @@
+"""What a rule is, and the queries that most rules are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.query.plan import Node, SetOperation, Union
+from tailrace.views.query.scope import all_of
+from tailrace.views.query.trees import (
+    column,
+    copied,
+    from_query,
+    items,
+    named,
+    select,
+    sub,
+    table,
+    union_all,
+)
+
+
+class Rule:
+    """How one operator's rows are computed, and how they change; see `Builder`."""
+
+    def rows(self, b: Builder, node: Any, state: State, within: Within | None) -> exp.Query:
+        raise NotImplementedError
+
+    def delta(self, b: Builder, node: Any) -> exp.Query:
+        raise NotImplementedError
+
+    def touched(self, b: Builder, node: Any, columns: Sequence[str]) -> list[exp.Query]:
+        """From the change itself, unless a rule knows something cheaper."""
+        delta = b.delta(node, columns)
+        return [] if delta is None else [from_query(delta, columns)]
+
+    def tells(self, b: Builder, node: Any, columns: Sequence[str]) -> bool:  # noqa: ARG002
+        """Whether `touched` needs nothing but the changes of sources."""
+        return self.tells_all(b, node)
+
+    def tells_all(self, b: Builder, node: Any) -> bool:  # noqa: ARG002
+        """The same for `delta`."""
+        return False
+
+
+def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
+    """Columns, with the weight if rows have one."""
+    return (*columns, WEIGHT) if weight else tuple(columns)
+
+
+def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Select:
+    """A query's rows, each counted as so much."""
+    number: exp.Expr = exp.Literal.number(abs(weight))
+    marked = exp.alias_(number if weight > 0 else exp.Neg(this=number), WEIGHT, copy=False)
+    return select([*items(columns), marked], sub(query))
+
+
+def difference(b: Builder, node: Node, within: Within | None) -> exp.Query:
+    """What a node's rows are at the end, less what they were: right for every operator."""
+    terms = []
+    for state, weight in ((State.NEW, 1), (State.OLD, -1)):
+        rows = b.rows(node, state, within)
+        if within is not None and len(within.pairs) > 1:
+            rows = only_with(rows, within, node.columns)
+        terms.append(with_weight(rows, node.columns, weight))
+    return union_all(terms)
+
+
+def affected(b: Builder, columns: Sequence[str], parts: list[exp.Query]) -> Within:
+    """The limit to the values of columns that queries give."""
+    keys = b.keys(parts, len(columns))
+    return Within(keys=keys, pairs=tuple((c, f"k{n}") for n, c in enumerate(columns)))
+
+
+def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -> exp.Query:
+    """The rows of a query that have the keys: NULL is a key like others."""
+    if within is None:
+        return query
+    same = [
+        exp.NullSafeEQ(this=column(own, "q"), expression=column(key, "k"))
+        for own, key in within.pairs
+    ]
+    keys = select(items([key for _, key in within.pairs]), table(within.keys))
+    keys = keys.distinct(copy=False)
+    join = exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=all_of(same))
+    made = select(items(columns, "q"), sub(query))
+    made.append("joins", join)
+    return made
+
+
+def same_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Columns that an operator passes on under their names."""
+    return {name: name for name in columns}
+
+
+def kept_columns(node: Union | SetOperation, part: Node) -> dict[str, str]:
+    """The columns that hold an input's own values, and their names there."""
+    pairs = zip(node.columns, part.columns, strict=True)
+    return {name: own for name, own in pairs if name not in node.converted}
+
+
+def column_items(pairs: Sequence[tuple[str, exp.Expr]]) -> list[exp.Expr]:
+    """Named expressions as a SELECT list."""
+    return [named(copied(value), name) for name, value in pairs]

@@ -1,0 +1,1 @@
+"""What a query means: Spark SQL, translated to a plan of relational operators."""

@@ -1,0 +1,400 @@
+"""GROUP BY: what the groups are, the aggregate functions, and what is computed after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from tailrace.errors import InvalidError
+from tailrace.views.query.plan import Aggregate, Aggregation, Node, Project, Union
+from tailrace.views.query.scope import (
+    Scope,
+    UnsupportedError,
+    column_of,
+    columns_in,
+    outside_queries,
+    renamed,
+)
+
+if TYPE_CHECKING:
+    from tailrace.views.query.translate import Translator
+
+# Aggregate functions of Spark that sqlglot does not know as such.
+_ANONYMOUS = {
+    "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or", "bit_xor", "collect_set",
+    "collect_list", "array_agg", "percentile", "percentile_approx", "approx_percentile", "skewness",
+    "kurtosis", "histogram_numeric", "regr_count", "regr_avgx", "regr_avgy", "regr_r2", "regr_sxx",
+    "regr_sxy", "regr_syy", "regr_slope", "regr_intercept", "try_sum", "try_avg", "mode",
+    "hll_sketch_agg", "hll_union_agg", "count_min_sketch", "std", "listagg", "string_agg",
+    "bitmap_construct_agg", "bitmap_or_agg",
+}  # fmt: skip
+# Functions that take whichever row comes first.
+_ANY_ROW = (exp.First, exp.Last, exp.AnyValue)
+# Functions that are NULL over no rows.
+_NULL_OF_NOTHING = (
+    *_ANY_ROW,
+    exp.Sum,
+    exp.Avg,
+    exp.Min,
+    exp.Max,
+    exp.Stddev,
+    exp.StddevPop,
+    exp.StddevSamp,
+    exp.Variance,
+    exp.VariancePop,
+    exp.LogicalAnd,
+    exp.LogicalOr,
+)
+# What passes a NULL on: a comparison of it is never true.
+STRICT = (exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Cast)
+_EXACT = (
+    exp.Count,
+    exp.Min,
+    exp.Max,
+    exp.LogicalAnd,
+    exp.LogicalOr,
+    exp.BitwiseAndAgg,
+    exp.BitwiseOrAgg,
+    exp.BitwiseXorAgg,
+    exp.ApproxDistinct,
+)
+
+
+def is_aggregate(tree: exp.Expr) -> bool:
+    """Whether an expression has an aggregate function that is not a window's."""
+    return next(aggregate_calls(tree), None) is not None
+
+
+def aggregate_calls(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """The outermost aggregate functions of an expression."""
+    if isinstance(tree, exp.Query):
+        return
+    if isinstance(tree, exp.Window):
+        own = tree.this
+        for part in (*own.iter_expressions(), *tree.iter_expressions()):
+            if part is not own:
+                yield from aggregate_calls(part)
+        return
+    if _is_call(tree):
+        yield tree
+        return
+    for child in tree.iter_expressions():
+        yield from aggregate_calls(child)
+
+
+def _is_call(tree: exp.Expr) -> bool:
+    if isinstance(tree, exp.Filter | exp.WithinGroup):
+        return True
+    if isinstance(tree, exp.Anonymous):
+        return tree.name.lower() in _ANONYMOUS
+    return isinstance(tree, exp.AggFunc) and not isinstance(
+        tree, exp.RowNumber | exp.Lead | exp.Lag | exp.FirstValue | exp.LastValue | exp.NthValue
+    )
+
+
+def plain_call(call: exp.Expr) -> exp.Expr:
+    """An aggregate function without FILTER, where it can be had without."""
+    if isinstance(call, exp.CountIf):
+        return exp.Count(this=_when(call.this, exp.Literal.number(1)))
+    if not isinstance(call, exp.Filter):
+        return call.copy()
+    inner, condition = plain_call(call.this), call.expression.this
+    argument = inner.this
+    if isinstance(inner, exp.Count) and isinstance(argument, exp.Star):
+        return exp.Count(this=_when(condition, exp.Literal.number(1)))
+    known = isinstance(inner, exp.Count | exp.Sum | exp.Avg | exp.Min | exp.Max)
+    if known and not isinstance(argument, exp.Distinct) and not inner.expressions:
+        return type(inner)(this=_when(condition, argument))
+    return call.copy()
+
+
+def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+    branch = exp.If(this=condition.copy(), true=value.copy())
+    return exp.Case(ifs=[branch])
+
+
+@dataclass(kw_only=True)
+class Grouped:
+    """An Aggregate, and how expressions over its input read after it."""
+
+    node: Node
+    single: bool
+    open: list[exp.Expr]
+    replaced: dict[str, exp.Expr] = field(default_factory=dict)
+    scalars: frozenset[str] = frozenset()  # columns of the input that are scalar subqueries
+
+    def after(self, tree: exp.Expr) -> exp.Expr:
+        """An expression over the groups."""
+        holder = exp.Paren(this=tree.copy())
+        self._replace(holder.this)
+        known = set(self.node.columns)
+        for column in outside_queries(holder):
+            if column.name in self.scalars - known:
+                raise UnsupportedError("a scalar subquery in the SELECT list of groups")
+            if column.name not in known and not column.table:
+                shown = column.name.rpartition("_")[0]
+                raise InvalidError(f"{shown!r} is neither in the GROUP BY nor in an aggregate")
+        made: exp.Expr = holder.this
+        return made
+
+    def _replace(self, tree: exp.Expr) -> None:
+        if isinstance(tree, exp.Query):
+            return
+        # A window function is the outermost there is: only what it is given is of the groups.
+        inside_window = isinstance(tree.parent, exp.Window) and tree.parent.this is tree
+        found = None if inside_window else self.replaced.get(tree.sql("spark"))
+        if found is not None:
+            tree.replace(found.copy())
+            return
+        for child in list(tree.iter_expressions()):
+            self._replace(child)
+
+    def on_empty(self, tree: exp.Expr) -> exp.Expr | None:
+        """What an expression over no rows at all is, if that is not NULL."""
+        if _is_null_of_nothing(tree):
+            return None
+        holder = exp.Paren(this=tree.copy())
+        for call in list(aggregate_calls(holder)):
+            call.replace(_of_nothing(call))
+        made: exp.Expr = holder.this
+        return made
+
+
+def _is_null_of_nothing(tree: exp.Expr) -> bool:
+    """Whether an expression is surely NULL over no rows."""
+    if _is_call(tree):
+        return isinstance(_of_nothing(tree), exp.Null)
+    parts = tree.iter_expressions() if isinstance(tree, STRICT) else ()
+    return any(_is_null_of_nothing(part) for part in parts)
+
+
+def _of_nothing(call: exp.Expr) -> exp.Expr:
+    """What an aggregate function is over no rows."""
+    plain = plain_call(call)
+    inner = plain.this if isinstance(plain, exp.Filter) else plain
+    if isinstance(inner, exp.Count | exp.ApproxDistinct):
+        return exp.Literal.number(0)
+    if isinstance(inner, _NULL_OF_NOTHING):
+        return exp.Null()
+    raise UnsupportedError(f"{call.sql('spark')[:60]} in a correlated subquery")
+
+
+class Aggregating:
+    """Translates one GROUP BY."""
+
+    def __init__(self, translator: Translator, node: Node) -> None:
+        self._translator, self._node = translator, node
+        self._names = translator.names
+        self._replaced: dict[str, exp.Expr] = {}
+        self._calls: dict[str, Aggregation] = {}
+
+    def run(
+        self,
+        group: exp.Group | None,
+        scope: Scope,
+        items: list[tuple[str, exp.Expr]],
+        late: list[exp.Expr],
+        open_conditions: list[exp.Expr],
+    ) -> Grouped:
+        """`late` are all expressions that are computed from groups, over the ungrouped input."""
+        keys, sets = self._keys(group, scope, items)
+        opened = []
+        for condition in open_conditions:
+            key, rewritten = self._correlation(condition)
+            keys.append(key)
+            opened.append(rewritten)
+        if sets is not None:
+            if opened:
+                raise UnsupportedError("GROUPING SETS in a correlated subquery")
+            keys = self._expand(keys, sets, late)
+        else:
+            self._take_calls(late, {})
+        calls = tuple(self._calls.values())
+        unique = tuple(dict.fromkeys(keys))
+        self._names.check_groupable(unique)
+        columns = (*unique, *(call.name for call in calls))
+        node = Aggregate(columns=columns, input=self._node, keys=unique, calls=calls)
+        single = group is None
+        return Grouped(node=node, single=single, open=opened, replaced=self._replaced)
+
+    def _take_calls(self, late: list[exp.Expr], moved: Mapping[str, exp.Expr]) -> None:
+        for tree in late:
+            for call in aggregate_calls(tree):
+                text = call.sql("spark")
+                if text not in self._replaced:
+                    made = self._calls[text] = self._call(renamed(call, moved))
+                    self._replaced[text] = column_of(made.name)
+
+    # --- keys -------------------------------------------------------------------------------
+
+    def _keys(
+        self, group: exp.Group | None, scope: Scope, items: list[tuple[str, exp.Expr]]
+    ) -> tuple[list[str], list[tuple[int, ...]] | None]:
+        if group is None:
+            return [], None
+        if group.args.get("all"):
+            trees = [value for _, value in items if not is_aggregate(value)]
+            return [self._key(tree) for tree in trees], None
+        aliases = {name.casefold(): value for name, value in items}
+
+        def bound(tree: exp.Expr) -> exp.Expr:
+            if isinstance(tree, exp.Literal) and not tree.is_string:
+                return items[int(tree.this) - 1][1].copy()
+            return self._translator._bind_late(tree, scope, aliases)
+
+        sets_of = {exp.Rollup: "rollup", exp.Cube: "cube", exp.GroupingSets: "grouping_sets"}
+        given = list(group.expressions)
+        plain = [self._key(bound(tree)) for tree in given if type(tree) not in sets_of]
+        special = [(sets_of[type(tree)], tree) for tree in given if type(tree) in sets_of]
+        special += [
+            (kind, clause) for kind in sets_of.values() for clause in group.args.get(kind) or ()
+        ]
+        if not special:
+            return plain, None
+        if len(special) > 1:
+            raise UnsupportedError("several ROLLUP, CUBE or GROUPING SETS in one GROUP BY")
+        kind, clause = special[0]
+        if not clause.expressions:  # GROUP BY a, b WITH ROLLUP
+            return plain, _sets(kind, len(plain), 0)
+        if kind != "grouping_sets":
+            own = [self._key(bound(tree)) for tree in clause.expressions]
+            return [*plain, *own], _sets(kind, len(own), len(plain))
+        keys, sets = list(plain), []
+        for one in clause.expressions:
+            trees = one.expressions if isinstance(one, exp.Tuple) else [one]
+            members = [self._key(bound(exp.maybe_copy(tree))) for tree in trees]
+            keys += [key for key in members if key not in keys]
+            sets.append(members)
+        always = range(len(plain))
+        return keys, [(*always, *(keys.index(key) for key in members)) for members in sets]
+
+    def _key(self, tree: exp.Expr) -> str:
+        """A group key as a column of the input."""
+        while isinstance(tree, exp.Paren):
+            tree = tree.this
+        if isinstance(tree, exp.Column):
+            self._replaced[tree.sql("spark")] = tree.copy()
+            return tree.name
+        text = tree.sql("spark")
+        known = self._replaced.get(text)
+        if known is not None:
+            return known.name
+        self._node, name = self._translator.with_column(self._node, tree, "g")
+        self._replaced[text] = column_of(name)
+        return name
+
+    def _correlation(self, condition: exp.Expr) -> tuple[str, exp.Expr]:
+        """An open condition of a subquery with aggregates: its inner side becomes a key."""
+        own = set(self._node.columns)
+        if isinstance(condition, exp.EQ):
+            for inner, outer in (
+                (condition.left, condition.right),
+                (condition.right, condition.left),
+            ):
+                if columns_in(inner) and columns_in(inner) <= own and not columns_in(outer) & own:
+                    key = self._key(inner)
+                    return key, exp.EQ(this=column_of(key), expression=outer.copy())
+        raise UnsupportedError(f"a correlated subquery with {condition.sql('spark')}")
+
+    def _expand(
+        self, keys: list[str], sets: list[tuple[int, ...]], late: list[exp.Expr]
+    ) -> list[str]:
+        """Every row once for each grouping set, with NULL for the keys that are not in it."""
+        if len(set(map(frozenset, sets))) != len(sets):
+            raise UnsupportedError("the same grouping set twice")
+        numbers = [
+            sum(1 << (len(keys) - 1 - k) for k in range(len(keys)) if k not in members)
+            for members in sets
+        ]
+        before = self._node
+        parts = []
+        names = self._names
+        for members, number in zip(sets, numbers, strict=True):
+            items: list[tuple[str, exp.Expr]] = [
+                (names.new(c, names.types.get(c)), column_of(c)) for c in before.columns
+            ]
+            items += [
+                (
+                    names.new(key, names.types.get(key)),
+                    column_of(key) if place in members else exp.Null(),
+                )
+                for place, key in enumerate(keys)
+            ]
+            items.append((names.new("grouping_id"), exp.Literal.number(number)))
+            columns = tuple(name for name, _ in items)
+            parts.append(Project(columns=columns, input=before, items=tuple(items)))
+        every = [*before.columns, *keys, "grouping_id"]
+        columns = tuple(names.new(c, names.types.get(c)) for c in every)
+        self._node = Union(columns=columns, parts=tuple(parts))
+        width = len(before.columns)
+        moved = {
+            old: column_of(new) for old, new in zip(before.columns, columns[:width], strict=True)
+        }
+        grouped, mark = columns[width:-1], columns[-1]
+        for text, value in list(self._replaced.items()):
+            self._replaced[text] = column_of(grouped[keys.index(value.name)])
+        for tree in late:
+            self._grouping(tree, keys, sets, numbers, mark)
+        self._take_calls(late, moved)
+        return [*grouped, mark]
+
+    def _grouping(
+        self,
+        tree: exp.Expr,
+        keys: list[str],
+        sets: list[tuple[int, ...]],
+        numbers: list[int],
+        mark: str,
+    ) -> None:
+        """`grouping(key)` and `grouping_id()` follow from the number of the set."""
+        for call in tree.find_all(exp.Func):
+            name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+            if name.lower() == "grouping_id":
+                self._replaced[call.sql("spark")] = exp.cast(column_of(mark), "bigint")
+            elif name.lower() == "grouping":
+                (key,) = call.expressions or [call.this]
+                place = keys.index(key.name)
+                out = [
+                    exp.Literal.number(number)
+                    for members, number in zip(sets, numbers, strict=True)
+                    if place not in members
+                ]
+                inside = exp.In(this=column_of(mark), expressions=out) if out else exp.false()
+                value = exp.Case(
+                    ifs=[exp.If(this=inside, true=exp.Literal.number(1))],
+                    default=exp.Literal.number(0),
+                )
+                self._replaced[call.sql("spark")] = exp.cast(value, "tinyint")
+
+    # --- functions --------------------------------------------------------------------------
+
+    def _call(self, call: exp.Expr) -> Aggregation:
+        plain = plain_call(call)
+        base = plain.this if isinstance(plain, exp.Filter | exp.WithinGroup) else plain
+        if isinstance(base, _ANY_ROW) or base.find(*_ANY_ROW):
+            raise UnsupportedError(f"{call.sql('spark')} depends on the order of rows")
+        exact, decimal = isinstance(base, _EXACT), False
+        if isinstance(base, exp.Sum | exp.Avg):
+            argument = base.this
+            if isinstance(argument, exp.Distinct):
+                argument = argument.expressions[0]
+            exact = self._names.is_exact(argument)
+            decimal = self._names.is_decimal(argument)
+        name = self._names.new(base.key, self._names.type_of(plain))
+        return Aggregation(name=name, call=plain, exact=exact, decimal=decimal)
+
+
+def _sets(kind: str, count: int, first: int) -> list[tuple[int, ...]]:
+    always = tuple(range(first))
+    own = range(first, first + count)
+    if kind == "rollup":
+        return [(*always, *own[:length]) for length in range(count, -1, -1)]
+    return [
+        (*always, *members)
+        for length in range(count, -1, -1)
+        for members in combinations(own, length)
+    ]

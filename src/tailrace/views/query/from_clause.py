@@ -1,0 +1,398 @@
+"""FROM: tables, subqueries, WITH queries and joins, as nodes and the names that they bring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from tailrace.errors import InvalidError
+from tailrace.views.query.plan import (
+    Explode,
+    InnerJoin,
+    JoinKind,
+    KeyJoin,
+    Node,
+    OneRow,
+    Output,
+    Project,
+    Scan,
+    Values,
+)
+from tailrace.views.query.push_filters import filtered
+from tailrace.views.query.scope import (
+    Names,
+    Resolve,
+    Scope,
+    Source,
+    UnsupportedError,
+    Visible,
+    all_of,
+    column_of,
+    columns_in,
+    conjuncts,
+)
+
+# Clauses that no rule covers.
+REFUSED = ("pivots", "sample", "match", "connect", "cluster", "distribute", "sort")
+
+
+@dataclass(kw_only=True)
+class Result:
+    """A translated query or subquery."""
+
+    node: Node
+    outputs: list[Output]
+    # Conditions on columns of the query around it, which are left for a join to check.
+    open: list[exp.Expr] = field(default_factory=list)
+    # Whether it is exactly one row, or at most one for each value of what it is joined by.
+    single: bool = False
+    # What its first output is where no row is: a count is 0 then.
+    on_empty: exp.Expr | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """A WITH's query, and the WITH queries that it may refer to."""
+
+    query: exp.Query
+    columns: list[str]
+    env: Mapping[str, Common]
+
+
+Env = Mapping[str, Common]
+
+
+@dataclass(kw_only=True)
+class From:
+    """What a FROM has come to: inputs of an inner join, and its conditions."""
+
+    types: Mapping[str, exp.DataType]  # of the plan's columns
+    parts: list[Node] = field(default_factory=list)
+    conditions: list[exp.Expr] = field(default_factory=list)
+
+    def node(self) -> Node:
+        """Everything so far as one node, with conditions on one input brought to that input."""
+        left = []
+        parts = list(self.parts)
+        for condition in self.conditions:
+            used = columns_in(condition)
+            for place, part in enumerate(parts):
+                if used and used <= set(part.columns):
+                    parts[place] = filtered(part, condition)
+                    break
+            else:
+                left.append(condition)
+        if len(parts) == 1:
+            return filtered(parts[0], all_of(left)) if left else parts[0]
+        return InnerJoin(
+            columns=tuple(column for part in parts for column in part.columns),
+            parts=tuple(parts),
+            conditions=tuple(left),
+            types=self.types,
+        )
+
+    def collapse(self) -> Node:
+        made = self.node()
+        self.parts, self.conditions = [made], []
+        return made
+
+    @property
+    def columns(self) -> set[str]:
+        return {column for part in self.parts for column in part.columns}
+
+
+class Relations:
+    """What a FROM names; `Translator` adds the queries around it."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self.names = Names()
+
+    def query(self, query: exp.Expr, env: Env, outer: Scope | None) -> Result:
+        """A query in a FROM or a WITH."""
+        raise NotImplementedError
+
+    def projected(self, node: Node, items: list[tuple[str, exp.Expr]]) -> Project:
+        """A projection; a column that is only passed on gets a new name, too."""
+        made = []
+        for base, value in items:
+            passed = isinstance(value, exp.Column)
+            kind = self.names.types.get(value.name) if passed else self.names.type_of(value)
+            keeps = passed and value.name in self.names.not_null
+            made.append((self.names.new(base, kind, not_null=keeps), value))
+        return Project(columns=tuple(name for name, _ in made), input=node, items=tuple(made))
+
+    def from_clause(self, select: exp.Select, env: Env, outer: Scope | None) -> tuple[From, Scope]:
+        scope = Scope(outer=outer)
+        found = From(types=self.names.types)
+        first = select.args.get("from_")
+        if first is None:
+            found.parts.append(OneRow(columns=()))
+            return found, scope
+        self._add(first.this, found, scope, env)
+        for join in select.args.get("joins") or ():
+            self._join(join, found, scope, env)
+        for lateral in select.args.get("laterals") or ():
+            self._lateral_view(lateral, found, scope)
+        return found, scope
+
+    def _add(self, tree: exp.Expr, found: From, scope: Scope, env: Env) -> None:
+        node, visible = self._relation(tree, env)
+        found.parts += node.parts if isinstance(node, InnerJoin) else [node]
+        if isinstance(node, InnerJoin):
+            found.conditions += node.conditions
+        scope.columns += visible
+
+    def _relation(self, tree: exp.Expr, env: Env) -> tuple[Node, list[Visible]]:
+        for refused in REFUSED:
+            if tree.args.get(refused):
+                raise UnsupportedError(f"no rule for {tree.sql('spark')[:80]}")
+        if isinstance(tree, exp.Table):
+            return self._table(tree, env)
+        if isinstance(tree, exp.Values):
+            alias = tree.args.get("alias")
+            result = self.values_of(tree, [c.name for c in alias.columns] if alias else [])
+            return result.node, _visible(result, tree.alias or None)
+        if isinstance(tree, exp.Subquery):
+            if tree.args.get("joins"):
+                raise UnsupportedError("a join in parentheses")
+            result = self.query(tree.this, self.with_queries(tree, env), None)
+            result = _renamed_outputs(
+                result,
+                [c.name for c in tree.args["alias"].columns] if tree.args.get("alias") else [],
+            )
+            return result.node, _visible(result, tree.alias or None)
+        raise UnsupportedError(f"no rule for {tree.sql('spark')[:80]}")
+
+    def _table(self, table: exp.Table, env: Env) -> tuple[Node, list[Visible]]:
+        if table.args.get("joins"):
+            raise UnsupportedError("a join in parentheses")
+        alias = table.alias or table.name
+        common = env.get(table.name.casefold()) if not table.db else None
+        if common is not None:
+            result = self.query(common.query, common.env, None)
+            result = _renamed_outputs(result, common.columns)
+            return result.node, _visible(result, alias)
+        if table.args.get("version") or table.args.get("when"):
+            raise InvalidError("a view reads its sources as they are: leave VERSION AS OF out")
+        source = self._resolve(table)
+        node, visible = self.scan(source, alias)
+        given = table.args["alias"].columns if table.args.get("alias") else []
+        if given:
+            visible = [replace(v, name=new.name) for v, new in zip(visible, given, strict=True)]
+        return node, visible
+
+    def scan(self, source: Source, alias: str) -> tuple[Node, list[Visible]]:
+        """A read of a table; of a view, of its stored table as the view's readers see it."""
+        if source.reader is not None:
+            stored = replace(source, reader=None)
+            inner = type(self)(lambda _table: stored)  # it reads nothing else
+            inner.names = self.names
+            result = inner.query(source.reader, {}, None)
+            return result.node, _visible(result, alias)
+        columns = tuple(
+            self.names.new(column.name, column.type, not_null=not column.nullable)
+            for column in source.columns
+        )
+        fields = tuple(column.name for column in source.columns)
+        node = Scan(columns=columns, source=source.name, fields=fields)
+        visible = [
+            Visible(relation=alias, name=name, column=column)
+            for name, column in zip(fields, columns, strict=True)
+        ]
+        return node, visible
+
+    def _join(self, join: exp.Join, found: From, scope: Scope, env: Env) -> None:
+        side, kind = (join.side or "").upper(), (join.kind or "").upper()
+        if join.method or isinstance(join.this, exp.Lateral) or kind in ("ASOF", "ARRAY"):
+            raise UnsupportedError(f"no rule for {join.sql('spark')[:80]}")
+        node, visible = self._relation(join.this, env)
+        before = list(scope.columns)
+        together = Scope(columns=[*before, *visible], outer=scope.outer)
+        conditions = [together.bind(c) for c in conjuncts(join.args.get("on")) if c.sql() != "TRUE"]
+        using = [name.name for name in join.args.get("using") or ()]
+        pairs = [(Scope(columns=before), Scope(columns=visible), name) for name in using]
+        merged = []
+        for left_scope, right_scope, name in pairs:
+            left, right = left_scope.find(name, None), right_scope.find(name, None)
+            if left is None or right is None:
+                raise InvalidError(f"USING ({name}): both sides need that column")
+            conditions.append(exp.EQ(this=column_of(left), expression=column_of(right)))
+            merged.append((name, left, right))
+        if any(c.find(exp.Query) for c in conditions):
+            raise UnsupportedError("a subquery in an ON condition")
+        if kind in ("SEMI", "ANTI"):
+            left_node = found.collapse()
+            found.parts = [self.key_join(JoinKind(kind.lower()), left_node, node, conditions)]
+            return
+        if side in ("", "INNER") and kind in ("", "INNER", "CROSS"):
+            found.parts += node.parts if isinstance(node, InnerJoin) else [node]
+            found.conditions += [
+                *(node.conditions if isinstance(node, InnerJoin) else ()),
+                *conditions,
+            ]
+            self._show(scope, visible, merged, keep_right=False)
+            return
+        left_node = found.collapse()
+        if side == "LEFT":
+            made = self.key_join(JoinKind.LEFT, left_node, node, conditions)
+        elif side == "RIGHT":
+            made = self.key_join(JoinKind.LEFT, node, left_node, conditions)
+        elif side == "FULL":
+            made = self.key_join(JoinKind.FULL, left_node, node, conditions)
+        else:
+            raise UnsupportedError(f"no rule for {join.sql('spark')[:80]}")
+        found.parts = [made]
+        if side == "FULL" and merged:
+            raise UnsupportedError("FULL JOIN … USING: write ON and COALESCE")
+        self._show(scope, visible, merged, keep_right=side == "RIGHT")
+
+    def _show(
+        self,
+        scope: Scope,
+        visible: list[Visible],
+        merged: list[tuple[str, str, str]],
+        *,
+        keep_right: bool,
+    ) -> None:
+        """Add a joined relation's columns; of those of USING, one side's go by the name alone.
+
+        A star shows these first.
+        """
+        second = {pair[1 if keep_right else 2] for pair in merged}
+        first = [pair[2 if keep_right else 1] for pair in merged]
+        every = [
+            replace(one, qualified=True) if one.column in second else one
+            for one in (*scope.columns, *visible)
+        ]
+        leading = [one for column in first for one in every if one.column == column]
+        scope.columns = [*leading, *(one for one in every if one.column not in first)]
+
+    def key_join(
+        self, kind: JoinKind, left: Node, right: Node, conditions: list[exp.Expr]
+    ) -> KeyJoin:
+        """An outer, semi or anti join."""
+        pairs, rest = [], []
+        for condition in conditions:
+            used = columns_in(condition)
+            if used and used <= set(right.columns):
+                if kind is not JoinKind.FULL:
+                    right = filtered(right, condition)
+                    continue
+            elif isinstance(condition, exp.EQ):
+                sides = [condition.left, condition.right]
+                if columns_in(sides[0]) <= set(right.columns):
+                    sides.reverse()
+                if (
+                    columns_in(sides[0]) <= set(left.columns)
+                    and columns_in(sides[1]) <= set(right.columns)
+                    and all(columns_in(side) for side in sides)
+                    and self.names.common_type(*sides) is not None
+                ):
+                    left, one = self.as_column(left, sides[0])
+                    right, other = self.as_column(right, sides[1])
+                    pairs.append((one, other))
+                    continue
+            rest.append(condition)
+        columns = left.columns
+        if kind in (JoinKind.LEFT, JoinKind.FULL):
+            columns = (*columns, *right.columns)
+            self.names.not_null -= set(right.columns)
+            if kind is JoinKind.FULL:
+                self.names.not_null -= set(left.columns)
+        return KeyJoin(
+            columns=columns, kind=kind, left=left, right=right, pairs=tuple(pairs), rest=tuple(rest)
+        )
+
+    def as_column(self, node: Node, value: exp.Expr) -> tuple[Node, str]:
+        if isinstance(value, exp.Column):
+            return node, value.name
+        return self.with_column(node, value)
+
+    def with_column(self, node: Node, value: exp.Expr, base: str = "k") -> tuple[Node, str]:
+        """A node with one more column, computed."""
+        name = self.names.new(base, self.names.type_of(value))
+        items = (*((c, column_of(c)) for c in node.columns), (name, value))
+        return Project(columns=(*node.columns, name), input=node, items=items), name
+
+    def _lateral_view(self, lateral: exp.Lateral, found: From, scope: Scope) -> None:
+        alias = lateral.args["alias"]
+        call = scope.bind(lateral.this)
+        self.explode(
+            call,
+            found,
+            scope,
+            [c.name for c in alias.columns],
+            alias.name or None,
+            outer=bool(lateral.args.get("outer")),
+        )
+
+    def explode(
+        self,
+        call: exp.Expr,
+        found: From,
+        scope: Scope,
+        names: list[str],
+        relation: str | None,
+        *,
+        outer: bool,
+    ) -> list[str]:
+        if isinstance(call, exp.Posexplode | exp.PosexplodeOuter):
+            names = names or ["pos", "col"]
+        elif isinstance(call, exp.Explode | exp.ExplodeOuter):
+            names = names or ["col"]
+        else:
+            raise UnsupportedError(f"no rule for the generator {call.sql('spark')[:60]}")
+        node = found.collapse()
+        made = [self.names.new(name) for name in names]
+        columns = (*node.columns, *made)
+        found.parts = [
+            Explode(columns=columns, input=node, call=call, outer=outer, made=tuple(made))
+        ]
+        scope.columns += [
+            Visible(relation=relation, name=name, column=column)
+            for name, column in zip(names, made, strict=True)
+        ]
+        return made
+
+    def with_queries(self, query: exp.Expr, env: Env) -> Env:
+        clause = query.args.get("with_")
+        if clause is None:
+            return env
+        if clause.args.get("recursive"):
+            raise UnsupportedError("WITH RECURSIVE")
+        made = dict(env)
+        for cte in clause.expressions:
+            columns = [column.name for column in cte.args["alias"].columns]
+            name = cte.alias.casefold()
+            made[name] = Common(query=cte.this, columns=columns, env=dict(made))
+        return made
+
+    def values_of(self, values: exp.Values, aliases: list[str]) -> Result:
+        width = len(values.expressions[0].expressions)
+        names = aliases or [f"col{n + 1}" for n in range(width)]
+        columns = tuple(self.names.new(name) for name in names)
+        node = Values(columns=columns, rows=values)
+        outputs = [Output(name=n, column=c) for n, c in zip(names, columns, strict=True)]
+        return Result(node=node, outputs=outputs)
+
+
+def _visible(result: Result, relation: str | None) -> list[Visible]:
+    return [
+        Visible(relation=relation, name=output.name, column=output.column)
+        for output in result.outputs
+    ]
+
+
+def _renamed_outputs(result: Result, names: list[str]) -> Result:
+    if not names:
+        return result
+    if len(names) != len(result.outputs):
+        raise InvalidError(f"{len(names)} names are given for {len(result.outputs)} columns")
+    outputs = [
+        Output(name=name, column=output.column)
+        for name, output in zip(names, result.outputs, strict=True)
+    ]
+    return replace(result, outputs=outputs)

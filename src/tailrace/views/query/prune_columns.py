@@ -1,0 +1,140 @@
+"""Leaves out the columns that nothing above uses.
+
+What two operators read stays one: it keeps the columns that any of them needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tailrace.views.query.plan import (
+    Aggregate,
+    Explode,
+    Filter,
+    InnerJoin,
+    JoinKind,
+    KeyJoin,
+    Limit,
+    Node,
+    Project,
+    Scan,
+    SetOperation,
+    Union,
+    Window,
+    users_first,
+)
+from tailrace.views.query.scope import column_of, columns_in
+
+
+def pruned(node: Node, needed: set[str]) -> Node:
+    """The same rows with at least the needed columns, and as few others as are easily had."""
+    order = users_first(node)
+    wanted: dict[Node, set[str]] = {one: set() for one in order}
+    wanted[node] |= needed
+    for one in order:
+        for child, columns in zip(one.inputs, _of_inputs(one, wanted[one]), strict=True):
+            wanted[child] |= columns & set(child.columns)
+    made: dict[Node, Node] = {}
+    for one in reversed(order):
+        made[one] = _narrowed(one, wanted[one], [made[child] for child in one.inputs])
+    return made[node]
+
+
+def _kept(node: Union | Scan, needed: set[str]) -> list[int]:
+    return [n for n, column in enumerate(node.columns) if column in needed] or [0]
+
+
+# One branch for each operator.
+def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
+    """The columns that are used of each input."""
+    if isinstance(node, Filter):
+        return [needed | columns_in(node.condition)]
+    if isinstance(node, Project):
+        items = [item for item in node.items if item[0] in needed] or node.items[:1]
+        return [{column for _, value in items for column in columns_in(value)}]
+    if isinstance(node, Explode):
+        return [(needed - set(node.made)) | columns_in(node.call)]
+    if isinstance(node, InnerJoin):
+        return [needed.union(*node.used)] * len(node.parts)
+    if isinstance(node, KeyJoin):
+        used = needed | {c for tree in node.rest for c in columns_in(tree)}
+        return [used | {column for pair in node.pairs for column in pair}] * 2
+    if isinstance(node, Aggregate):
+        calls = [call for call in node.calls if call.name in needed]
+        if not node.keys and not calls:  # one row, of which nobody asks but that it is there
+            calls = list(node.calls)
+        return [set(node.keys) | {c for call in calls for c in columns_in(call.call)}]
+    if isinstance(node, Window):
+        items = [item for item in node.items if item[0] in needed]
+        used = (needed - {name for name, _ in items}) | set(node.partition)
+        return [used | {column for _, value in items for column in columns_in(value)}]
+    if isinstance(node, Limit):
+        return [needed | {c for tree in node.order for c in columns_in(tree)}]
+    if isinstance(node, Union):
+        kept = _kept(node, needed)
+        return [{part.columns[n] for n in kept} for part in node.parts]
+    # Set operations and literal rows count by all of their columns.
+    return [set(child.columns) for child in node.inputs]
+
+
+# One branch for each operator.
+def _narrowed(node: Node, needed: set[str], inputs: Sequence[Node]) -> Node:  # noqa: C901, PLR0912
+    """A node over inputs that have been narrowed."""
+    if isinstance(node, Scan):
+        kept = _kept(node, needed)
+        return replace(
+            node,
+            columns=tuple(node.columns[n] for n in kept),
+            fields=tuple(node.fields[n] for n in kept),
+        )
+    if isinstance(node, Filter | Limit):
+        return replace(node, input=inputs[0], columns=inputs[0].columns)
+    if isinstance(node, Project):
+        items = tuple(item for item in node.items if item[0] in needed) or node.items[:1]
+        columns = tuple(name for name, _ in items)
+        return replace(node, input=inputs[0], items=items, columns=columns)
+    if isinstance(node, Explode):
+        return replace(node, input=inputs[0], columns=(*inputs[0].columns, *node.made))
+    if isinstance(node, InnerJoin):
+        columns = tuple(column for part in inputs for column in part.columns)
+        return replace(node, parts=tuple(inputs), columns=columns)
+    if isinstance(node, KeyJoin):
+        left, right = inputs
+        columns = left.columns
+        if node.kind in (JoinKind.LEFT, JoinKind.FULL):
+            columns = (*columns, *right.columns)
+        return replace(node, left=left, right=right, columns=columns)
+    if isinstance(node, Aggregate):
+        calls = tuple(call for call in node.calls if call.name in needed)
+        columns = (*node.keys, *(call.name for call in calls))
+        if not columns:
+            return replace(node, input=inputs[0])
+        return replace(node, input=inputs[0], calls=calls, columns=columns)
+    if isinstance(node, Window):
+        items = tuple(item for item in node.items if item[0] in needed)
+        if not items:
+            return inputs[0]
+        columns = (*inputs[0].columns, *(name for name, _ in items))
+        return replace(node, input=inputs[0], items=items, columns=columns)
+    if isinstance(node, Union):
+        kept = _kept(node, needed)
+        parts = tuple(
+            _only(part, [was.columns[n] for n in kept])
+            for part, was in zip(inputs, node.parts, strict=True)
+        )
+        return replace(node, parts=parts, columns=tuple(node.columns[n] for n in kept))
+    if isinstance(node, SetOperation):
+        left = _only(inputs[0], node.left.columns)
+        right = _only(inputs[1], node.right.columns)
+        return replace(node, left=left, right=right)
+    return node
+
+
+def _only(part: Node, wanted: Iterable[str]) -> Node:
+    """Exactly these columns, in this order."""
+    columns = tuple(wanted)
+    if part.columns == columns:
+        return part
+    items = tuple((name, column_of(name)) for name in columns)
+    return Project(columns=columns, input=part, items=items)

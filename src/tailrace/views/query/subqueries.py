@@ -1,0 +1,183 @@
+"""Subqueries in conditions and values: EXISTS, IN and scalar ones, as joins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from tailrace.errors import InvalidError
+from tailrace.views.query.aggregates import STRICT
+from tailrace.views.query.plan import JoinKind, Node
+from tailrace.views.query.scope import (
+    Scope,
+    UnsupportedError,
+    all_of,
+    column_of,
+    columns_in,
+    conjuncts,
+)
+from tailrace.views.query.single_row import is_one_row, is_single_row
+
+if TYPE_CHECKING:
+    from tailrace.views.query.from_clause import Env, From, Result
+    from tailrace.views.query.translate import Translator
+
+_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NEQ)
+
+
+class Subqueries:
+    """The subqueries of one SELECT."""
+
+    def __init__(self, translator: Translator, env: Env) -> None:
+        self._translator, self._env = translator, env
+        self.columns: set[str] = set()  # that hold the values of scalar ones
+
+    def condition(self, condition: exp.Expr, found: From, scope: Scope) -> exp.Expr | None:
+        """Bind a condition of a WHERE; None if it has become a join."""
+        return self.bound(scope.bind(condition), found, scope)
+
+    def bound(self, condition: exp.Expr, found: From, scope: Scope) -> exp.Expr | None:
+        """The same for a condition whose own columns are the plan's already."""
+        if not condition.find(exp.Query):
+            return condition
+        positive, inner = True, condition
+        while isinstance(inner, exp.Not | exp.Paren):
+            positive ^= isinstance(inner, exp.Not)
+            inner = inner.this
+        if isinstance(inner, exp.Exists):
+            self._exists(inner.this, found, scope, positive=positive)
+            return None
+        if isinstance(inner, exp.In) and inner.args.get("query") is not None:
+            self._in(inner, found, scope, positive=positive)
+            return None
+        if isinstance(inner, exp.And) and positive:
+            left = [self.bound(part, found, scope) for part in conjuncts(inner)]
+            kept = [part for part in left if part is not None]
+            return all_of(kept) if kept else None
+        return self._scalars(condition, found, scope, is_condition=True)
+
+    def value(self, tree: exp.Expr, found: From, scope: Scope) -> exp.Expr:
+        """Bind an expression of a SELECT list."""
+        bound = scope.bind(tree)
+        if not bound.find(exp.Query):
+            return bound
+        return self._scalars(bound, found, scope, is_condition=False)
+
+    # --- EXISTS and IN ----------------------------------------------------------------------
+
+    def _exists(self, query: exp.Expr, found: From, scope: Scope, *, positive: bool) -> None:
+        result = self._subquery(query, scope)
+        left = found.collapse()
+        self._check_open(result, left)
+        kind = JoinKind.SEMI if positive else JoinKind.ANTI
+        if result.single:
+            raise UnsupportedError("EXISTS of an aggregate, which has a row of no rows")
+        found.parts = [self._translator.key_join(kind, left, result.node, list(result.open))]
+
+    def _in(self, tree: exp.In, found: From, scope: Scope, *, positive: bool) -> None:
+        query = tree.args["query"]
+        result = self._subquery(query.this if isinstance(query, exp.Subquery) else query, scope)
+        needles = tree.this
+        while isinstance(needles, exp.Paren):
+            needles = needles.this
+        values = needles.expressions if isinstance(needles, exp.Tuple) else [needles]
+        if len(values) != len(result.outputs):
+            raise InvalidError(f"{len(values)} values are compared with {len(result.outputs)}")
+        if result.single and result.open and (not positive or result.on_empty is not None):
+            # Where nothing matches, there is a row all the same, with a 0 or a NULL.
+            raise UnsupportedError("IN of an aggregate, which has a row of no rows")
+        left = found.collapse()
+        self._check_open(result, left)
+        conditions = list(result.open)
+        for value, output in zip(values, result.outputs, strict=True):
+            other = column_of(output.column)
+            equal: exp.Expr = exp.EQ(this=value.copy(), expression=other)
+            if not positive and not (self._not_null(value) and self._not_null(other)):
+                # NOT IN is not true beside a NULL.
+                equal = exp.or_(equal, _is_null(value.copy()), _is_null(other.copy()), copy=False)
+            conditions.append(equal)
+        kind = JoinKind.SEMI if positive else JoinKind.ANTI
+        found.parts = [self._translator.key_join(kind, left, result.node, conditions)]
+
+    def _not_null(self, tree: exp.Expr) -> bool:
+        if isinstance(tree, exp.Literal):
+            return True
+        return isinstance(tree, exp.Column) and tree.name in self._translator.names.not_null
+
+    # --- scalar ones ------------------------------------------------------------------------
+
+    def _scalars(
+        self, tree: exp.Expr, found: From, scope: Scope, *, is_condition: bool
+    ) -> exp.Expr:
+        holder = exp.Paren(this=tree)
+        while (query := holder.find(exp.Query)) is not None:
+            place = query
+            if isinstance(place.parent, exp.Exists | exp.In):
+                raise UnsupportedError(
+                    f"{place.parent.sql('spark')[:80]} inside another expression"
+                )
+            strict = is_condition and self._is_strict(place, holder)
+            inner = query.this if isinstance(query, exp.Subquery) else query
+            value = self._scalar(inner, found, scope, strict=strict)
+            place.replace(value)
+        made: exp.Expr = holder.this
+        return made
+
+    def _is_strict(self, query: exp.Expr, holder: exp.Expr) -> bool:
+        """Whether the condition cannot be true if the subquery's value is NULL."""
+        above = query.parent
+        while isinstance(above, STRICT) and above is not holder:
+            above = above.parent
+        return isinstance(above, _COMPARISONS) and above.parent is holder
+
+    def _scalar(self, query: exp.Expr, found: From, scope: Scope, *, strict: bool) -> exp.Expr:
+        result = self._subquery(query, scope)
+        if len(result.outputs) != 1:
+            raise InvalidError("a scalar subquery needs one column")
+        column = column_of(result.outputs[0].column)
+        node = result.node
+        if not result.single and not is_single_row(node, found.types):
+            raise UnsupportedError(f"the subquery {query.sql('spark')[:60]} may have several rows")
+        self.columns |= set(node.columns)
+        if not result.open:
+            if strict or is_one_row(node):
+                found.parts.append(node)  # where there is no row, the condition is not true
+                return column
+            left = found.collapse()
+            found.parts = [self._translator.key_join(JoinKind.LEFT, left, node, [])]
+            return column
+        known = found.columns | set(node.columns)
+        closed = all(columns_in(c) <= known for c in result.open)
+        if strict and result.on_empty is None and closed:
+            # Where there is no row, the condition is not true: an inner join.
+            found.parts.append(node)
+            found.conditions += result.open
+            return column
+        left = found.collapse()
+        self._check_open(result, left)
+        marker = None
+        if result.on_empty is not None:
+            node, marker = self._translator.with_column(node, exp.true(), "found")
+            self.columns.add(marker)
+        made = self._translator.key_join(JoinKind.LEFT, left, node, list(result.open))
+        found.parts = [made]
+        if marker is None:
+            return column
+        empty = exp.If(this=_is_null(column_of(marker)), true=result.on_empty)
+        return exp.paren(exp.Case(ifs=[empty], default=column), copy=False)
+
+    def _subquery(self, query: exp.Expr, scope: Scope) -> Result:
+        return self._translator.query(query, self._env, scope)
+
+    def _check_open(self, result: Result, left: Node) -> None:
+        known = set(left.columns) | set(result.node.columns)
+        for condition in result.open:
+            if not columns_in(condition) <= known:
+                raise UnsupportedError(
+                    f"a subquery that refers to a query further out: {condition.sql('spark')}"
+                )
+
+
+def _is_null(tree: exp.Expr) -> exp.Expr:
+    return exp.Is(this=tree, expression=exp.Null())

@@ -1,0 +1,504 @@
+"""From SQL to a plan.
+
+Owned here: what each clause of a SELECT means in operators, and in which order. Subqueries in
+conditions become joins (`subqueries`). What no operator covers is an UnsupportedError that names
+the expression, and a mistake in the query an InvalidError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from tailrace.errors import InvalidError
+from tailrace.spark_sql.steadiness import DAY, INSTANT, unsteady
+from tailrace.views.query.aggregates import Aggregating, is_aggregate
+from tailrace.views.query.from_clause import REFUSED, Env, From, Relations, Result
+from tailrace.views.query.plan import (
+    Aggregate,
+    Limit,
+    Node,
+    Output,
+    Query,
+    SetKind,
+    SetOperation,
+    Union,
+)
+from tailrace.views.query.push_filters import filtered
+from tailrace.views.query.scope import (
+    EXACT_TYPES,
+    Resolve,
+    Scope,
+    UnsupportedError,
+    Visible,
+    column_of,
+    columns_in,
+    conjuncts,
+    outside_queries,
+    renamed,
+)
+from tailrace.views.query.subqueries import Subqueries
+from tailrace.views.query.time_windows import add_time_window
+from tailrace.views.query.windows import add_windows
+
+_UNKNOWN = exp.DataType.Type.UNKNOWN
+
+
+def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
+    """The plan of a query, and the types of the plan's columns as far as they are known."""
+    for name in unsteady(query):
+        if name.removesuffix("()") not in DAY | INSTANT:  # those are fixed for a refresh
+            raise UnsupportedError(f"{name} does not give the same value twice")
+    made = Translator(resolve)
+    table = made.query(query, {}, None)
+    if table.open:
+        raise InvalidError(f"cannot read {table.open[0].sql('spark')}")
+    names = [output.name.casefold() for output in table.outputs]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidError(f"two columns are called {twice[0]!r}: give one another name with AS")
+    return Query(root=table.node, outputs=tuple(table.outputs)), made.names.types
+
+
+@dataclass(kw_only=True)
+class _Late:
+    """What a SELECT computes after its WHERE."""
+
+    items: list[tuple[str, exp.Expr]]
+    having: exp.Expr | None
+    qualify: exp.Expr | None
+    orders: list[exp.Ordered]
+    limited: bool
+
+    def trees(self) -> list[exp.Expr]:
+        maybe = (self.having, self.qualify)
+        return [
+            *(value for _, value in self.items),
+            *(tree for tree in maybe if tree is not None),
+            *(ordered.this for ordered in self.orders),
+        ]
+
+    def values_where(self, condition: exp.Expr) -> None:
+        """Make a condition on the groups one on the values, which are NULL where it is not true."""
+        self.items = [
+            (name, exp.Case(ifs=[exp.If(this=condition.copy(), true=value)]))
+            for name, value in self.items
+        ]
+        self.having = None
+
+    def rewrite(self, change: Callable[[exp.Expr], exp.Expr]) -> None:
+        self.items = [(name, change(value)) for name, value in self.items]
+        self.orders = [_with_this(ordered, change(ordered.this)) for ordered in self.orders]
+        self.having = None if self.having is None else change(self.having)
+        self.qualify = None if self.qualify is None else change(self.qualify)
+
+
+class Translator(Relations):
+    """Translates one query; column names are unique within it."""
+
+    # --- queries ----------------------------------------------------------------------------
+
+    def query(self, query: exp.Expr, env: Env, outer: Scope | None) -> Result:
+        """A SELECT, a set operation, or one in parentheses."""
+        env = self.with_queries(query, env)
+        if isinstance(query, exp.Subquery):
+            inner = self.query(query.this, env, outer)
+            return self._limited(query, inner)
+        if isinstance(query, exp.SetOperation):
+            return self._limited(query, self._set_operation(query, env))
+        if isinstance(query, exp.Values):
+            return self.values_of(query, [])
+        if isinstance(query, exp.Select):
+            return self._select(query, env, outer)
+        raise UnsupportedError(f"no rule for {query.sql('spark')[:80]}")
+
+    def _set_operation(self, query: exp.SetOperation, env: Env) -> Result:
+        # A long chain leans to the left.
+        chain = [query]
+        while isinstance(chain[-1].left, exp.SetOperation) and not any(
+            chain[-1].left.args.get(clause) for clause in ("with_", "order", "limit", "offset")
+        ):
+            chain.append(chain[-1].left)
+        result = self.query(chain[-1].left, env, None)
+        for one in reversed(chain):
+            result = self._combined(one, result, self.query(one.right, env, None))
+        return result
+
+    def _combined(self, query: exp.SetOperation, left: Result, right: Result) -> Result:
+        if len(left.outputs) != len(right.outputs):
+            raise InvalidError("both sides of a set operation need the same number of columns")
+        nodes = self._as_doubles([self._aligned(result) for result in (left, right)])
+        names = [output.name for output in left.outputs]
+        if query.args.get("by_name"):
+            raise UnsupportedError("UNION BY NAME")
+        columns = tuple(self._combined_column(nodes, n, name) for n, name in enumerate(names))
+        converted = frozenset(name for name in columns if name not in self.names.types)
+        distinct = bool(query.args.get("distinct"))
+        node: Node
+        if isinstance(query, exp.Union):
+            if distinct:
+                nodes = [_with_repeats(n) for n in nodes]
+            parts = [part for n in nodes for part in _parts_of(n)]
+            node = Union(columns=columns, parts=tuple(parts), converted=converted)
+            if distinct:
+                self.names.check_groupable(columns)
+                node = Aggregate(columns=columns, input=node, keys=columns, calls=())
+        else:
+            self.names.check_groupable(columns)
+            word = "except" if isinstance(query, exp.Except) else "intersect"
+            kind = SetKind(word if distinct else f"{word} all")
+            node = SetOperation(
+                columns=columns, kind=kind, left=nodes[0], right=nodes[1], converted=converted
+            )
+        outputs = [Output(name=n, column=c) for n, c in zip(names, columns, strict=True)]
+        return Result(node=node, outputs=outputs)
+
+    def _combined_column(self, nodes: list[Node], place: int, name: str) -> str:
+        """A new column; its type is known if both sides' values stay what they are."""
+        sides = [column_of(node.columns[place]) for node in nodes]
+        common = self.names.common_type(*sides)
+        kinds = [self.names.types.get(side.name) for side in sides]
+        if common is None and all(kind is not None and kind.this != _UNKNOWN for kind in kinds):
+            shown = " and ".join(kind.sql("spark") for kind in kinds if kind is not None)
+            raise UnsupportedError(f"{name} is {shown}: cast one side's to the other's type")
+        return self.names.new(name, common)
+
+    def _as_doubles(self, nodes: list[Node]) -> list[Node]:
+        """Both sides of a set operation, with numbers made doubles where the other's are."""
+        double = exp.DataType.build("double")
+        places = [
+            place
+            for place, columns in enumerate(zip(*(node.columns for node in nodes), strict=True))
+            if _is_double_and_exact([self.names.types.get(column) for column in columns])
+        ]
+        if not places:
+            return nodes
+        return [
+            self.projected(
+                node,
+                [
+                    (c, exp.cast(column_of(c), double) if n in places else column_of(c))
+                    for n, c in enumerate(node.columns)
+                ],
+            )
+            for node in nodes
+        ]
+
+    def _aligned(self, result: Result) -> Node:
+        """A node with exactly the outputs, in their order."""
+        wanted = tuple(output.column for output in result.outputs)
+        if result.node.columns == wanted:
+            return result.node
+        return self.projected(result.node, [(o.name, column_of(o.column)) for o in result.outputs])
+
+    # --- SELECT -----------------------------------------------------------------------------
+
+    def _select(self, select: exp.Select, env: Env, outer: Scope | None) -> Result:
+        for refused in REFUSED:
+            if select.args.get(refused):
+                raise UnsupportedError(f"no rule for {refused} in {select.sql('spark')[:60]}")
+        found, scope = self.from_clause(select, env, outer)
+        add_time_window(self, select, found, scope)
+        subqueries = Subqueries(self, env)
+        open_conditions: list[exp.Expr] = []
+        where = select.args.get("where")
+        for condition in conjuncts(where.this if where else None):
+            bound = subqueries.condition(condition, found, scope)
+            if bound is None:
+                continue
+            if columns_in(bound) <= found.columns:
+                found.conditions.append(bound)
+            else:
+                open_conditions.append(bound)
+        return self._after_where(select, found, scope, subqueries, open_conditions)
+
+    def _after_where(
+        self,
+        select: exp.Select,
+        found: From,
+        scope: Scope,
+        subqueries: Subqueries,
+        open_conditions: list[exp.Expr],
+    ) -> Result:
+        late = self._late(select, scope, found, subqueries)
+        result = Result(node=found.node(), outputs=[], open=open_conditions)
+        group = select.args.get("group")
+        if group is not None or any(is_aggregate(tree) for tree in late.trees()):
+            self._grouped(result, late, group, scope, subqueries)
+        elif late.having is not None:
+            raise InvalidError("HAVING needs a GROUP BY or an aggregate function")
+        result.node, late.items, late.orders, late.qualify = add_windows(
+            self, select, result.node, late.items, late.orders, late.qualify
+        )
+        if late.qualify is not None:
+            result.node = filtered(result.node, late.qualify)
+        self._shown(result, late, distinct=select.args.get("distinct") is not None)
+        return self._limited(select, result, late.orders) if late.limited else result
+
+    def _late(self, select: exp.Select, scope: Scope, found: From, subqueries: Subqueries) -> _Late:
+        """What is computed after the WHERE, bound to its columns."""
+        items = self._items(select, scope, found, subqueries)
+        aliases = {name.casefold(): value for name, value in items}
+        having, qualify, order, distinct = (
+            select.args.get(part) for part in ("having", "qualify", "order", "distinct")
+        )
+        if distinct is not None and distinct.args.get("on"):
+            raise UnsupportedError("DISTINCT ON")
+        limited = select.args.get("limit") is not None or select.args.get("offset") is not None
+        return _Late(
+            items=items,
+            having=self._bind_late(having.this, scope, aliases) if having else None,
+            qualify=self._bind_late(qualify.this, scope, aliases) if qualify else None,
+            # Without a LIMIT an order is nothing: rows are a bag.
+            orders=self._orders(order, scope, items) if order and limited else [],
+            limited=limited,
+        )
+
+    def _grouped(
+        self,
+        result: Result,
+        late: _Late,
+        group: exp.Group | None,
+        scope: Scope,
+        subqueries: Subqueries,
+    ) -> None:
+        """Group the rows, and rewrite what comes after in terms of the groups."""
+        if group is None and result.open and late.having is not None:
+            # There is a row also where nothing matches, if the condition is true of no rows.
+            if late.having.find(exp.Query):
+                raise UnsupportedError("a subquery in the HAVING of a correlated subquery")
+            late.values_where(late.having)
+        # A subquery of a HAVING comes after the groups, and so has no part in them.
+        trees = [_without_queries(tree) for tree in late.trees()]
+        made = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
+        made.scalars = frozenset(subqueries.columns)
+        result.node, result.single, result.open = made.node, made.single, made.open
+        if made.single and result.open:
+            result.on_empty = made.on_empty(late.items[0][1])
+        late.rewrite(made.after)
+        if late.having is not None:
+            holder = From(types=self.names.types, parts=[result.node])
+            for condition in conjuncts(late.having):
+                left = subqueries.bound(condition, holder, scope)
+                if left is not None:
+                    holder.conditions.append(left)
+            result.node = holder.node()
+
+    def _shown(self, result: Result, late: _Late, *, distinct: bool) -> None:
+        """The outputs and, beside them, what an ORDER BY or an open condition needs."""
+        needed = {c for tree in result.open for c in columns_in(tree)}
+        extra = sorted(needed & set(result.node.columns))
+        if distinct and not extra:
+            project = self.projected(result.node, late.items)
+            columns = project.columns
+            self.names.check_groupable(columns)
+            result.node = Aggregate(columns=columns, input=project, keys=columns, calls=())
+            late.orders = self._orders_of_outputs(late.orders, late.items, columns)
+        else:
+            hidden = [(f"o{n}", ordered.this) for n, ordered in enumerate(late.orders)]
+            beside = [(c, column_of(c)) for c in extra]
+            result.node = self.projected(result.node, [*late.items, *hidden, *beside])
+            places = result.node.columns[len(late.items) :]
+            late.orders = [
+                _with_this(ordered, column_of(place))
+                for ordered, place in zip(late.orders, places, strict=False)
+            ]
+            names = {
+                old: column_of(new) for old, new in zip(extra, places[len(hidden) :], strict=True)
+            }
+            result.open = [renamed(tree, names) for tree in result.open]
+        result.outputs = [
+            Output(name=name, column=column)
+            for (name, _), column in zip(late.items, result.node.columns, strict=False)
+        ]
+
+    def _orders_of_outputs(
+        self,
+        orders: list[exp.Ordered],
+        items: list[tuple[str, exp.Expr]],
+        columns: tuple[str, ...],
+    ) -> list[exp.Ordered]:
+        made = []
+        for ordered in orders:
+            for (_, value), column in zip(items, columns, strict=False):
+                if ordered.this == value:
+                    made.append(_with_this(ordered, column_of(column)))
+                    break
+            else:
+                raise UnsupportedError("ORDER BY of SELECT DISTINCT by what is not selected")
+        return made
+
+    def _items(
+        self, select: exp.Select, scope: Scope, found: From, subqueries: Subqueries
+    ) -> list[tuple[str, exp.Expr]]:
+        """The SELECT list: names and bound expressions."""
+        items: list[tuple[str, exp.Expr]] = []
+        self._expand_stars(select, scope)
+        for tree in select.expressions:
+            value = tree.this if isinstance(tree, exp.Alias) else tree
+            if isinstance(tree, exp.Aliases) or isinstance(value, exp.UDTF):
+                value = tree.this if isinstance(tree, exp.Aliases) else value
+                aliases = (
+                    [i.name for i in tree.expressions]
+                    if isinstance(tree, exp.Aliases)
+                    else ([tree.alias] if isinstance(tree, exp.Alias) else [])
+                )
+                outer = isinstance(value, exp.ExplodeOuter | exp.PosexplodeOuter)
+                made = self.explode(scope.bind(value), found, scope, aliases, None, outer=outer)
+                shown = [v.name for v in scope.columns[-len(made) :]]
+                items += [(n, column_of(c)) for n, c in zip(shown, made, strict=True)]
+                continue
+            name = tree.alias if isinstance(tree, exp.Alias) else self._name_of(value)
+            items.append((name, subqueries.value(value, found, scope)))
+        return items
+
+    def _name_of(self, value: exp.Expr) -> str:
+        if isinstance(value, exp.Anonymous) and value.name.lower() == "window":
+            return "window"
+        if isinstance(value, exp.Column | exp.Dot):
+            return value.name or value.expression.name
+        return value.sql("spark")
+
+    def _expand_stars(self, select: exp.Select, scope: Scope) -> None:
+        """Spell out * in the query itself: columns that a table gets later are not the view's."""
+        made: list[exp.Expr] = []
+        for tree in select.expressions:
+            star = tree.this if isinstance(tree, exp.Column) else tree
+            made += self._star(tree, star, scope) if isinstance(star, exp.Star) else [tree]
+        select.set("expressions", made)
+
+    def _star(self, tree: exp.Expr, star: exp.Star, scope: Scope) -> list[exp.Expr]:
+        if star.args.get("except_") or star.args.get("replace") or star.args.get("rename"):
+            raise UnsupportedError("* EXCEPT")
+        table = tree.table if isinstance(tree, exp.Column) else None
+        found: list[exp.Expr] = []
+        seen: set[str] = set()
+        for visible in scope.columns:
+            if table and (visible.relation or "").casefold() != table.casefold():
+                continue
+            if visible.implicit or (not table and visible.qualified):
+                continue
+            if visible.column not in seen:
+                seen.add(visible.column)
+                relation = visible.relation and exp.to_identifier(visible.relation, quoted=True)
+                name = exp.to_identifier(visible.name, quoted=True)
+                found.append(exp.column(name, table=relation))
+        if not found:
+            raise InvalidError(f"{tree.sql('spark')}: there is no such table in the FROM")
+        return found
+
+    def _bind_late(self, tree: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
+        """HAVING, QUALIFY, GROUP BY and ORDER BY may also name the SELECT list's aliases."""
+        holder = exp.Paren(this=tree.copy())
+        for column in outside_queries(holder):
+            known = not column.table and scope.find(column.name, None) is not None
+            if not column.table and not known and column.name.casefold() in aliases:
+                column.replace(exp.paren(aliases[column.name.casefold()].copy(), copy=False))
+        return _rebind(holder.this, scope)
+
+    def _orders(
+        self, order: exp.Order, scope: Scope, items: list[tuple[str, exp.Expr]]
+    ) -> list[exp.Ordered]:
+        made = []
+        aliases = {name.casefold(): value for name, value in items}
+        for ordered in order.expressions:
+            tree = ordered.this
+            if isinstance(tree, exp.Literal) and not tree.is_string:
+                bound = items[int(tree.this) - 1][1].copy()
+            elif (
+                isinstance(tree, exp.Column) and not tree.table and tree.name.casefold() in aliases
+            ):
+                bound = aliases[tree.name.casefold()].copy()
+            else:
+                bound = self._bind_late(tree, scope, aliases)
+            made.append(_with_this(ordered, bound))
+        return made
+
+    # --- LIMIT ------------------------------------------------------------------------------
+
+    def _limited(
+        self, query: exp.Expr, result: Result, orders: list[exp.Ordered] | None = None
+    ) -> Result:
+        limit, offset = query.args.get("limit"), query.args.get("offset")
+        if limit is None and offset is None:
+            return result
+        if orders is None:
+            scope = Scope(
+                columns=[
+                    Visible(relation=None, name=o.name, column=o.column) for o in result.outputs
+                ]
+            )
+            given = query.args.get("order")
+            items: list[tuple[str, exp.Expr]] = [
+                (o.name, column_of(o.column)) for o in result.outputs
+            ]
+            orders = self._orders(given, scope, items) if given else []
+        if result.open:
+            raise UnsupportedError("LIMIT in a correlated subquery")
+        shown = [column_of(output.column) for output in result.outputs]
+        known = {ordered.this.sql() for ordered in orders}
+        ties = [exp.Ordered(this=c, nulls_first=True) for c in shown if c.sql() not in known]
+        node = Limit(
+            columns=result.node.columns,
+            input=result.node,
+            order=(*orders, *ties),
+            count=None if limit is None else _number(limit.expression),
+            offset=0 if offset is None else _number(offset.expression),
+        )
+        return replace(result, node=node, single=node.count == 1)
+
+
+def _is_double_and_exact(kinds: list[exp.DataType | None]) -> bool:
+    """Whether of two types one is double and the other that of exact numbers."""
+    found = [kind.this for kind in kinds if kind is not None]
+    return exp.DataType.Type.DOUBLE in found and not EXACT_TYPES.isdisjoint(found)
+
+
+def _parts_of(node: Node) -> tuple[Node, ...]:
+    """What a UNION ALL is of, if it can as well be part of a longer one."""
+    return node.parts if isinstance(node, Union) and not node.converted else (node,)
+
+
+def _with_repeats(node: Node) -> Node:
+    """What a UNION took the different rows of, if that is what a node is."""
+    if not isinstance(node, Aggregate) or node.calls or node.keys != node.input.columns:
+        return node
+    return node.input if isinstance(node.input, Union) else node
+
+
+def _number(tree: exp.Expr) -> int:
+    if isinstance(tree, exp.Literal) and not tree.is_string and tree.this.isdigit():
+        return int(tree.this)
+    raise UnsupportedError(f"LIMIT {tree.sql('spark')}: only a number")
+
+
+def _without_queries(tree: exp.Expr) -> exp.Expr:
+    holder = exp.Paren(this=tree.copy())
+    for query in list(holder.find_all(exp.Query)):
+        query.replace(exp.Null())
+    made: exp.Expr = holder.this
+    return made
+
+
+def _with_this(ordered: exp.Ordered, this: exp.Expr) -> exp.Ordered:
+    made = ordered.copy()
+    made.set("this", this)
+    return made
+
+
+def _rebind(tree: exp.Expr, scope: Scope) -> exp.Expr:
+    """Bind names; columns of the plan that are in the tree already stay."""
+    columns = {visible.column for visible in scope.columns} | set(scope.calls.values())
+    around = scope
+    while around.outer is not None:
+        around = around.outer
+        columns |= {visible.column for visible in around.columns}
+    holder = exp.Paren(this=tree.copy())
+    scope.put_calls(holder)
+    for column in outside_queries(holder):
+        if column.table or column.name not in columns:
+            column.replace(scope.bind(column))
+    made: exp.Expr = holder.this
+    return made

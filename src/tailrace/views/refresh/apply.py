@@ -1,0 +1,137 @@
+"""How a change of a view's rows gets into its stored table.
+
+What is small is applied by the driver, from memory; what only Spark can hold, by Spark. Nothing
+is visible before the transaction commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.spark_sql import types
+from tailrace.store.schema import FILE, POS, TableInfo, split_name
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.transaction import Transaction
+from tailrace.views.incremental import stored_delta
+from tailrace.views.incremental.layout import Layout, Way
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Output:
+    """A view's stored table in the transaction of a refresh."""
+
+    def __init__(self, txn: Transaction, name: str) -> None:
+        self._txn, self._name = txn, name
+
+    @property
+    def info(self) -> TableInfo:
+        return self._txn.info(self._name)
+
+    # --- from memory ------------------------------------------------------------------------
+
+    def add(self, layout: Layout, rows: pa.Table) -> None:
+        """Rows that come, under programs' names."""
+        if not rows.num_rows:
+            return
+        names = [column.name for column in layout.columns]
+        # Spark may count in a wider type than the stored one.
+        kinds = pa.schema([(name, self.info.column(name).type) for name in names])
+        self._txn.table(self._name).append(rows.rename_columns(names).cast(kinds))
+
+    def change(
+        self, layout: Layout, found: pa.Table, again: Callable[[pa.Table], pa.Table]
+    ) -> None:
+        """Rows that go and come; `again` computes the groups that have to be computed anew."""
+        doubtful = found.filter(found.column(stored_delta.AGAIN))
+        fresh = found.filter(pc.invert(found.column(stored_delta.AGAIN)))
+        count = fresh.column(stored_delta.COUNT).to_numpy().astype(np.int64)
+        if (count == 1).all():
+            rows = fresh
+        else:
+            rows = fresh.take(pa.array(np.repeat(np.arange(fresh.num_rows), count)))
+        rows = rows.select(list(layout.names))
+        if doubtful.num_rows:
+            rows = pa.concat_tables([rows, again(doubtful).cast(rows.schema)])
+        places = found.filter(pc.is_valid(found.column(stored_delta.FILE)))
+        if places.num_rows:
+            self._remove(places)
+        self.add(layout, rows)
+
+    def _remove(self, places: pa.Table) -> None:
+        files = places.column(stored_delta.FILE).to_numpy()
+        positions = places.column(stored_delta.POS).to_numpy()
+        found = {int(key): np.unique(positions[files == key]) for key in np.unique(files)}
+        self._txn.remove(self._name, found)
+
+    # --- from Spark -------------------------------------------------------------------------
+
+    def add_frame(self, rows: DataFrame, names: list[str]) -> None:
+        """Rows that come, under any names but in the stored columns' order."""
+        self._txn.table(self._name).append(self._fit(rows.toDF(*names)))
+
+    def change_frame(
+        self, layout: Layout, found: DataFrame, again: Callable[[DataFrame], DataFrame]
+    ) -> None:
+        """The same as `change`."""
+        from pyspark.sql import functions as F
+
+        from tailrace.store.keys import collect_places
+
+        kept = found.persist()
+        try:
+            scan = self._txn.scan(*split_name(self._name))
+            gone = kept.where(F.col(stored_delta.FILE).isNotNull()).select(
+                F.col(stored_delta.FILE).alias(FILE), F.col(stored_delta.POS).alias(POS)
+            )
+            places = collect_places(gone, scan.files)
+            rows = kept.where(~F.col(stored_delta.AGAIN) & (F.col(stored_delta.COUNT) > 0))
+            if layout.way is Way.BAG:
+                rows = rows.withColumn(
+                    "tailrace_n",
+                    F.explode(F.expr(f"array_repeat(1, cast({stored_delta.COUNT} as int))")),
+                )
+            rows = rows.select(*layout.names)
+            if layout.way is Way.MERGE:
+                doubtful = kept.where(F.col(stored_delta.AGAIN))
+                with spark_faults():
+                    any_again = not doubtful.isEmpty()
+                if any_again:
+                    rows = rows.unionAll(again(doubtful))
+            rows = self._fit(rows.toDF(*(column.name for column in layout.columns)))
+            if places:
+                self._txn.remove(self._name, places)
+            self._txn.table(self._name).append(rows)
+        finally:
+            kept.unpersist()
+
+    def overwrite(self, rows: DataFrame, names: list[str]) -> None:
+        """All rows anew, where there is no telling what is different."""
+        runtime = self._txn.runtime
+        scan = self._txn.scan(*split_name(self._name))
+        places = {
+            live.file.key: np.setdiff1d(
+                np.arange(live.file.rows, dtype=np.int64), live.dead(runtime, scan.at)
+            )
+            for live in scan.files
+        }
+        if any(len(found) for found in places.values()):
+            self._txn.remove(self._name, places)
+        self.add_frame(rows, names)
+
+    def _fit(self, rows: DataFrame) -> DataFrame:
+        """With the stored table's own types."""
+        from pyspark.sql import functions as F
+
+        return rows.select(
+            *(
+                F.col(types.quote(c.name)).cast(types.spark_type(c.type)).alias(c.name)
+                for c in self.info.columns
+            )
+        )

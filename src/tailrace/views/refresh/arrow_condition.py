@@ -1,0 +1,131 @@
+"""The simplest conditions as Arrow's, so that rows are left out while they are read.
+
+A row too many does no harm there: what is not known to mean the same as in Spark is left out.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from tailrace.spark_sql.duckdb.dates import day_of
+from tailrace.views.query.scope import conjuncts
+
+
+def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
+    """The parts of a condition that Arrow can check; None if there is none."""
+    known = [found for part in conjuncts(tree) if (found := _condition(part, schema)) is not None]
+    if not known:
+        return None
+    made = known[0]
+    for other in known[1:]:
+        made = made & other
+    return made
+
+
+_COMPARE: dict[type[exp.Expr], Any] = {
+    exp.EQ: lambda a, b: a == b,
+    exp.NEQ: lambda a, b: a != b,
+    exp.LT: lambda a, b: a < b,
+    exp.LTE: lambda a, b: a <= b,
+    exp.GT: lambda a, b: a > b,
+    exp.GTE: lambda a, b: a >= b,
+}
+_MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+}
+
+
+def _condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
+    if isinstance(tree, exp.Paren):
+        return _condition(tree.this, schema)
+    if isinstance(tree, exp.And | exp.Or):
+        left, right = _condition(tree.left, schema), _condition(tree.right, schema)
+        if left is None or right is None:
+            return None
+        return left & right if isinstance(tree, exp.And) else left | right
+    kind = type(tree)
+    if kind in _COMPARE and set(_said(tree)) == {"this", "expression"}:
+        one, other = tree.this, tree.args["expression"]
+        if not isinstance(one, exp.Column):
+            one, other, kind = other, one, _MIRROR.get(kind, kind)
+        return _compared(
+            one, [other], schema, lambda field, values: _COMPARE[kind](field, values[0])
+        )
+    if isinstance(tree, exp.In) and set(_said(tree)) == {"this", "expressions"}:
+        return _compared(
+            tree.this, tree.expressions, schema, lambda field, values: field.isin(values)
+        )
+    if isinstance(tree, exp.Between) and set(_said(tree)) == {"this", "low", "high"}:
+        return _compared(
+            tree.this,
+            [tree.args["low"], tree.args["high"]],
+            schema,
+            lambda field, values: (field >= values[0]) & (field <= values[1]),
+        )
+    if isinstance(tree, exp.Like) and set(_said(tree)) <= {"this", "expression", "negate"}:
+        pattern = tree.expression
+        if isinstance(tree.this, exp.Column) and pattern.is_string and "\\" not in pattern.this:
+            found = _field(tree.this, schema)
+            if found is not None and found.type == pa.string():
+                matches = pc.match_like(pc.field(found.name), pattern.this)
+                return ~matches if tree.args.get("negate") else matches
+    return None
+
+
+def _said(tree: exp.Expr) -> list[str]:
+    """The parts that a tree has: one that is not known here may turn its meaning around."""
+    return [name for name, value in tree.args.items() if value]
+
+
+def _field(tree: exp.Expr, schema: pa.Schema) -> pa.Field | None:
+    if not isinstance(tree, exp.Column) or tree.name not in schema.names:
+        return None
+    return schema.field(tree.name)
+
+
+def _compared(tree: exp.Expr, values: list[exp.Expr], schema: pa.Schema, make: Any):  # type: ignore[no-untyped-def]
+    field = _field(tree, schema)
+    if field is None:
+        return None
+    made = [_literal(value, field.type) for value in values]
+    return None if any(value is None for value in made) else make(pc.field(field.name), made)
+
+
+def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
+    """A literal as a value of a column's type; None where Spark might compare otherwise."""
+    if isinstance(tree, exp.Paren):
+        return _literal(tree.this, kind)
+    sign = 1
+    if isinstance(tree, exp.Neg):
+        sign, tree = -1, tree.this
+    if kind == pa.date32():
+        day = day_of(tree)
+        return None if day is None else pa.scalar(day, kind)
+    if not isinstance(tree, exp.Literal):
+        return None
+    if tree.is_string:
+        return pa.scalar(tree.this, kind) if kind == pa.string() and sign > 0 else None
+    try:
+        number = sign * Decimal(tree.this)
+    except ArithmeticError:
+        return None
+    if pa.types.is_integer(kind) and number == int(number) and abs(number) < 2**31:
+        return pa.scalar(int(number), pa.int64()).cast(kind) if _fits(number, kind) else None
+    if pa.types.is_decimal(kind):
+        try:
+            return pa.scalar(number, kind)
+        except pa.ArrowInvalid:
+            return None
+    return None
+
+
+def _fits(number: Decimal, kind: pa.DataType) -> bool:
+    return bool(abs(number) < 2 ** (kind.bit_width - 1))

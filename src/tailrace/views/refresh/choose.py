@@ -1,0 +1,227 @@
+"""Which way a refresh takes.
+
+A cost is in seconds: what the catalog says of tables and changes, times what a row costs on a
+small machine, corrected by how far off the last prediction for this view was. What counts is the
+comparison: a machine that is twice as fast is so for every strategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tailrace.errors import InvalidError
+from tailrace.views.definition import Definition
+from tailrace.views.incremental.layout import Layout, Way
+from tailrace.views.query.plan import Aggregate, Limit, Node, Scan, SetOperation, Window
+
+
+class Strategy(StrEnum):
+    """How a refresh was done."""
+
+    BUILD = "build"  # the first time
+    NOTHING = "nothing"  # no source changed
+    APPEND = "append"  # rows only come, and are added
+    MERGE = "merge"  # counts and sums of the affected groups are added up
+    KEYS = "keys"  # rows with the affected keys are replaced
+    ROWS = "rows"  # rows come and go by their values
+    FULL = "full"  # all of it is computed, and the difference written
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rates:
+    """Seconds on a small machine."""
+
+    start: float  # before the first row
+    row: float  # for a row that is read and computed
+    look: float  # for a row whose key is only looked at
+    decode: float  # for a row that is read to find a changed one
+    alone: float  # for a changed row that is all that is needed
+    change: float  # for a changed row that others are joined to
+
+
+_IN_MEMORY = _Rates(
+    start=0.1, row=0.1e-6, look=0.03e-6, decode=0.03e-6, alone=0.4e-6, change=0.5e-6
+)
+_ON_SPARK = _Rates(start=2.0, row=0.4e-6, look=0.25e-6, decode=0.1e-6, alone=4e-6, change=10e-6)
+# In full, Spark decides more on the way.
+_FULL_START, _FULL_ROW = 1.0, 0.4e-6
+# What a full refresh takes beside computing all rows: the difference is found and written.
+_DIFFERENCE = 0.3
+# Of a build's time, what the same takes again: Spark has planned and compiled the query by then,
+# and little has to be written.
+AGAIN = 0.6
+# How far a single measurement is believed. It may have met a busy machine, but never a faster one.
+_LEAST, _MOST = 0.05, 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a choice depends on."""
+
+    sizes: Mapping[str, int]  # rows of each source
+    changes: Mapping[str, int]  # changed rows of those that changed
+    decoded: int  # rows that have to be decoded to read those
+    inserts_only: bool
+    in_memory: bool  # the changes and what they lead to are worked on without Spark
+    # By strategy and place, what the last run was predicted to take, and what it took.
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    rebuild: bool = False  # the history since the watermark is gone
+    moved: bool = False  # a function of the moment says something else
+    refused: str = ""  # why Spark would not run the rules' queries, if it was tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One strategy, for `explain`."""
+
+    strategy: Strategy
+    possible: bool
+    reason: str = ""
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The strategy that is taken, and the others."""
+
+    strategy: Strategy
+    cost: float
+    options: tuple[Option, ...] = ()
+
+
+def choose(made: Definition, facts: Facts, policy: str) -> Choice:
+    """The cheapest strategy that the policy allows."""
+    options = list(options_of(made, facts))
+    full = next(o for o in options if o.strategy is Strategy.FULL)
+    others = [o for o in options if o.possible and o.strategy is not Strategy.FULL]
+    if policy == "full":
+        return Choice(strategy=Strategy.FULL, cost=full.cost or 0, options=tuple(options))
+    if not others:
+        if policy == "incremental":
+            reasons = "; ".join(dict.fromkeys(o.reason for o in options if o.reason))
+            raise InvalidError(f"this refresh cannot be incremental, as the policy asks: {reasons}")
+        return Choice(strategy=Strategy.FULL, cost=full.cost or 0, options=tuple(options))
+    best = min(others, key=lambda o: o.cost or 0)
+    if policy == "auto" and (full.cost or 0) < (best.cost or 0):
+        best = full
+    return Choice(strategy=best.strategy, cost=best.cost or 0, options=tuple(options))
+
+
+def history_name(strategy: Strategy, facts: Facts) -> str:
+    """What a strategy's times are kept under: in memory it takes another time than on Spark."""
+    return str(strategy) if facts.in_memory or strategy is Strategy.FULL else f"{strategy} on Spark"
+
+
+def _corrected(cost: float, strategy: Strategy, facts: Facts) -> float:
+    """By how long the last run took, compared with what was said before it."""
+    past = facts.history.get(history_name(strategy, facts))
+    if not past or past[0] <= 0:
+        return cost
+    return cost * min(max(past[1] / past[0], _LEAST), _MOST)
+
+
+def full_cost(made: Definition, sizes: Mapping[str, int]) -> float:
+    """What computing all of it costs, before anything is known of the view."""
+    if made.layout is None:
+        return _FULL_START + _FULL_ROW * sum(sizes.values())
+    return _FULL_START + _FULL_ROW * sum(sizes.get(s.source, 0) for s in made.layout.root.scans)
+
+
+def plain_cost(made: Definition, facts: Facts, strategy: Strategy) -> float:
+    """What a strategy costs, before anything is known of the view."""
+    if strategy is Strategy.FULL or made.layout is None:
+        return full_cost(made, facts.sizes)
+    return _cost(made.layout, facts)
+
+
+def options_of(made: Definition, facts: Facts) -> list[Option]:
+    """Every strategy: whether it is possible, and what it would cost."""
+    layout = made.layout
+    whole = _corrected(full_cost(made, facts.sizes), Strategy.FULL, facts) + _DIFFERENCE
+    full = Option(strategy=Strategy.FULL, possible=True, cost=whole)
+    blocked = made.reason
+    if facts.rebuild:
+        blocked = "the changes since the last refresh are no longer kept"
+    elif facts.refused:
+        blocked = facts.refused
+    elif facts.moved:
+        blocked = f"{', '.join(made.moments)} has moved on"
+    ways = {Way.MERGE: Strategy.MERGE, Way.KEYS: Strategy.KEYS, Way.BAG: Strategy.ROWS}
+    found = []
+    for way, strategy in ways.items():
+        reason = blocked or _not_this(layout, way)
+        cost = None
+        if not reason and layout is not None:
+            cost = _corrected(_cost(layout, facts), strategy, facts)
+        found.append(Option(strategy=strategy, possible=not reason, reason=reason, cost=cost))
+    reason = blocked or _no_append(layout, facts)
+    cost = None
+    if not reason and layout is not None:
+        cost = 0.9 * _corrected(_cost(layout, facts), Strategy.APPEND, facts)
+    found.insert(0, Option(strategy=Strategy.APPEND, possible=not reason, reason=reason, cost=cost))
+    return [*found, full]
+
+
+def _not_this(layout: Layout | None, way: Way) -> str:
+    if layout is None or layout.way is way:
+        return ""
+    if layout.reason:
+        return layout.reason
+    if way is Way.MERGE:
+        return "the query does not end in an aggregate"
+    if way is Way.KEYS:
+        return "there is a cheaper way than to replace rows by key"
+    return "the query ends in an aggregate, whose groups are merged"
+
+
+def _no_append(layout: Layout | None, facts: Facts) -> str:
+    if layout is None or layout.way is not Way.BAG:
+        return "the query is not only of rows that stay once they have come"
+    if not facts.inserts_only:
+        return "rows were deleted or updated"
+    if not is_monotone(layout.root):
+        return "a new row can change or remove another row of the result"
+    return ""
+
+
+def is_monotone(node: Node) -> bool:
+    """Whether rows that come to the sources only ever add rows to the result."""
+    from tailrace.views.query.plan import KeyJoin
+
+    refused = (Aggregate, Window, Limit, SetOperation, KeyJoin)
+    return not any(isinstance(one, refused) for one in node.walk())
+
+
+def _cost(layout: Layout, facts: Facts) -> float:
+    """Changed rows, and rows of sources that are looked at, or read, for what they lead to."""
+    scans = layout.root.scans
+    changed = sum(facts.changes.get(scan.source, 0) for scan in scans)
+    rates = _IN_MEMORY if facts.in_memory else _ON_SPARK
+    if _is_own_change(layout):
+        return rates.start + rates.alone * changed + rates.decode * facts.decoded
+    looked_at = sum(facts.sizes.get(scan.source, 0) for scan in scans)
+    whole = rates.row * _read_whole(layout, facts)
+    reading = rates.decode * facts.decoded + rates.look * looked_at
+    return rates.start + rates.change * changed + reading + whole
+
+
+def _is_own_change(layout: Layout) -> bool:
+    """Whether the change of one table is all that is needed."""
+    node = layout.groups.input if layout.groups is not None else layout.root
+    return node.is_simple and layout.way is not Way.KEYS
+
+
+def _read_whole(layout: Layout, facts: Facts) -> float:
+    """Operators over all rows, whose input is computed before and after."""
+    found = 0.0
+    for one in layout.root.walk():
+        whole = (
+            isinstance(one, Limit)
+            or (isinstance(one, Aggregate) and not one.keys and one is not layout.groups)
+            or (isinstance(one, Window) and not one.partition)
+        )
+        if whole and any(isinstance(s, Scan) and s.source in facts.changes for s in one.walk()):
+            found += 2.0 * sum(facts.sizes.get(scan.source, 0) for scan in one.scans)
+    return found

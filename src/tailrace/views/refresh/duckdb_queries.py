@@ -1,0 +1,231 @@
+"""Queries with Spark's meaning, said to DuckDB: the shapes that programs are built of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from tailrace.spark_sql.duckdb import kinds
+from tailrace.spark_sql.duckdb.arithmetic import plain_zero
+from tailrace.spark_sql.duckdb.engine import Kinds
+from tailrace.spark_sql.duckdb.expressions import typed
+from tailrace.spark_sql.duckdb.kinds import DiffersError, Kind
+from tailrace.spark_sql.duckdb.typed import Typed, cast, condition, only
+from tailrace.views.incremental import stored_delta
+from tailrace.views.query.trees import column, select, sub, table, union_all, union_parts
+
+_PLACE = [stored_delta.FILE, stored_delta.POS]
+_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
+_JOINS = {("", ""), ("", "CROSS"), ("", "INNER"), ("LEFT", ""), ("FULL", ""), ("RIGHT", "")} | {
+    ("LEFT", "SEMI"),
+    ("LEFT", "ANTI"),
+}
+
+
+@dataclass(frozen=True)
+class Local:
+    """A query of DuckDB, and the types of its columns in Spark."""
+
+    query: exp.Query
+    kinds: Kinds
+
+    @property
+    def sql(self) -> str:
+        """Its text."""
+        return str(self.query.sql("duckdb", copy=False))
+
+
+def local_query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
+    """A query over tables, whose columns all have types that DuckDB knows."""
+    made = _query(tree, tables)
+    for kind in made.kinds.values():
+        kinds.check(kind)
+    return made
+
+
+def _query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
+    if isinstance(tree, exp.Subquery):
+        only(tree, {"this", "alias"})
+        return _query(tree.this, tables)
+    if isinstance(tree, exp.Union):
+        return _union(tree, tables)
+    if isinstance(tree, exp.Select):
+        return _Select(tree, tables).made()
+    raise DiffersError(type(tree).__name__)
+
+
+def _union(tree: exp.Union, tables: Mapping[str, Kinds]) -> Local:
+    """All rows of queries, each column in a type that holds the values of all."""
+    only(tree, {"this", "expression"})
+    sides = [_query(part, tables) for part in union_parts(tree)]
+    names = list(sides[0].kinds)
+    wanted = [kinds.common(many) for many in zip(*(s.kinds.values() for s in sides), strict=True)]
+    union = union_all([_in_kinds(side, names, wanted) for side in sides])
+    return Local(union, dict(zip(names, wanted, strict=True)))
+
+
+def _in_kinds(side: Local, names: list[str], wanted: list[Kind]) -> exp.Query:
+    if list(side.kinds.values()) == wanted:
+        return side.query
+    items = [
+        _named(cast(Typed(_column(own), have), kind), name)
+        for (own, have), name, kind in zip(side.kinds.items(), names, wanted, strict=True)
+    ]
+    return select(items, sub(side.query))
+
+
+def _named(tree: exp.Expr, name: str) -> exp.Expr:
+    if isinstance(tree, exp.Column) and tree.name == name:
+        return tree
+    return exp.Alias(this=tree, alias=exp.Identifier(this=name, quoted=True))
+
+
+def _column(name: str, relation: str | None = None) -> exp.Column:
+    return column(name, relation, quoted=True)
+
+
+@dataclass
+class _Select:
+    tree: exp.Select
+    tables: Mapping[str, Kinds]
+    scope: dict[str, Kinds] = field(default_factory=dict)
+    grouped: set[str] = field(default_factory=set)
+
+    def made(self) -> Local:
+        only(self.tree, _CLAUSES)
+        if self.tree.args.get("from_") is None:
+            raise DiffersError("a SELECT without FROM")
+        source = self._source(self.tree.args["from_"].this)
+        joins = [self._join(join) for join in self.tree.args.get("joins") or ()]
+        where = self.tree.args.get("where")
+        made_where = None if where is None else self._condition(where.this)
+        groups = self._groups()
+        items = self._items()
+        if self.tree.args.get("distinct"):
+            # As of groups.
+            items = [
+                (name, Typed(plain_zero(value.tree, value.kind), value.kind))
+                if kinds.is_floating(value.kind)
+                else (name, value)
+                for name, value in items
+            ]
+        made = select([_named(value.tree, name) for name, value in items], source)
+        made.set("joins", joins)
+        if made_where is not None:
+            made = made.where(made_where, copy=False)
+        if groups:
+            made = made.group_by(*groups, copy=False)
+        having = self.tree.args.get("having")
+        if having is not None:
+            made = made.having(self._condition(having.this), copy=False)
+        found = {name: value.kind for name, value in items}
+        if len(found) != len(items):
+            raise DiffersError("two columns of one name")
+        if self.tree.args.get("distinct"):
+            only(self.tree.args["distinct"], set())
+            made = made.distinct(copy=False)
+        return Local(made, found)
+
+    def _source(self, tree: exp.Expr) -> exp.Expr:
+        if isinstance(tree, exp.Table):
+            only(tree, {"this", "alias"})
+            alias, found = tree.alias or tree.name, self.tables.get(tree.name)
+            if found is None:
+                raise DiffersError(f"{tree.name}, which is not in memory")
+            made: exp.Expr = table(tree.name, alias)
+        elif isinstance(tree, exp.Subquery):
+            below = _query(tree, self.tables)
+            alias, found = tree.alias, below.kinds
+            made = sub(below.query, alias)
+        else:
+            raise DiffersError(f"{type(tree).__name__} in FROM")
+        if alias in self.scope:
+            raise DiffersError(f"two relations called {alias}")
+        self.scope[alias] = found
+        return made
+
+    def _join(self, join: exp.Join) -> exp.Join:
+        only(join, {"this", "on", "side", "kind"})
+        side, kind = join.side, join.kind
+        if (side, kind) not in _JOINS:
+            raise DiffersError(f"{side} {kind} JOIN")
+        made = exp.Join(this=self._source(join.this), side=side or None, kind=kind or None)
+        on = join.args.get("on")
+        if on is not None:
+            made.set("on", self._condition(on))
+        elif kind != "CROSS":
+            made.set("kind", "CROSS")
+        return made
+
+    def _groups(self) -> list[exp.Expr]:
+        group = self.tree.args.get("group")
+        if group is None:
+            return []
+        only(group, {"expressions"})
+        made = []
+        for key in group.expressions:
+            if not isinstance(key, exp.Column):
+                raise DiffersError("a group by an expression")
+            self.grouped.add(key.name)
+            made.append(self._typed(key).tree)
+        return made
+
+    def _items(self) -> list[tuple[str, Typed]]:
+        found: list[tuple[str, Typed]] = []
+        for item in self.tree.expressions:
+            if isinstance(item, exp.Star):
+                only(item, set())
+                for alias, own in self.scope.items():
+                    found += [
+                        (name, Typed(_column(name, alias), kind)) for name, kind in own.items()
+                    ]
+                continue
+            value = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(value, exp.Window):
+                found.append((item.alias_or_name, self._window(value)))
+            else:
+                found.append((item.alias_or_name, typed(value, self._typed)))
+        return found
+
+    def _window(self, window: exp.Window) -> Typed:
+        """The number of a stored row among equal ones. Others sort what DuckDB may change."""
+        only(window, {"this", "partition_by", "order", "over"})
+        order = window.args["order"].expressions if window.args.get("order") else []
+        by = [one.this.name for one in order]
+        plain = all(name.startswith(stored_delta.UNLIKE) for name in by[:-2])
+        if not isinstance(window.this, exp.RowNumber) or by[-2:] != _PLACE or not plain:
+            raise DiffersError(f"{type(window.this).__name__} OVER …")
+        order = [exp.Ordered(this=typed(one.this, self._typed).tree) for one in order]
+        keys = [typed(key, self._typed) for key in window.args["partition_by"]]
+        made = exp.Window(
+            this=exp.RowNumber(),
+            # Not the columns themselves: of those DuckDB gives back what it has sorted by.
+            partition_by=[
+                plain_zero(key.tree, key.kind) if kinds.is_floating(key.kind) else key.tree
+                for key in keys
+            ],
+            order=exp.Order(expressions=order),
+        )
+        return Typed(exp.Cast(this=made, to=kinds.duck_type(kinds.INT)), kinds.INT)
+
+    def _condition(self, tree: exp.Expr) -> exp.Expr:
+        return condition(typed(tree, self._typed))
+
+    def _typed(self, tree: exp.Column) -> Typed:
+        name, relation = tree.name, tree.table
+        found = [
+            (alias, own[name])
+            for alias, own in self.scope.items()
+            if name in own and relation in ("", alias)
+        ]
+        if len(found) != 1:
+            raise DiffersError(f"{len(found)} columns called {tree.sql('spark')}")
+        alias, kind = found[0]
+        made: exp.Expr = _column(name, alias)
+        kinds.check(kind)
+        if name in self.grouped and kinds.is_floating(kind):
+            # Of zeros with different signs, Spark shows the positive one.
+            made = plain_zero(made, kind)
+        return Typed(made, kind)

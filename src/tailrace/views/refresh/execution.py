@@ -1,0 +1,496 @@
+"""Runs programs.
+
+What is small is kept at hand: keys that follow from changes in memory, and rows that are found by
+them, are Arrow tables. The query over those is answered in this process where that gives what
+Spark would (`local`), and else is one action of Spark. What is large is left to Spark as one
+query. Either way the steps mean the same (see `program`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from tailrace.spark_sql.duckdb.engine import execute
+from tailrace.store import lookup, scan, spark_scan
+from tailrace.store.find_rows import Wanted, can_hold, find_rows, prune
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Scan
+from tailrace.store.schema import FILE, POS
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_session import SparkProvider
+from tailrace.views.incremental import stored_delta
+from tailrace.views.incremental.program import Fetch, Keys, Program, State, Step
+from tailrace.views.query.scope import any_of, renamed
+from tailrace.views.query.trees import names_in, shape, tables_in
+from tailrace.views.refresh.arrow_condition import arrow_condition
+from tailrace.views.refresh.compiled import RESULT, Compiled
+from tailrace.views.refresh.session import small_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_numbers = itertools.count()
+# Stored rows up to which all of them are read rather than those that a change can touch.
+_FEW_STORED = 5_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredLimit:
+    """Which stored rows a change can touch."""
+
+    # A column of the stored table, a step of keys, and a column of that.
+    keys: tuple[str, str, str] | None = None
+    # Columns of the stored table, and the columns of programs whose values they have.
+    origins: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(kw_only=True)
+class SourceData:
+    """One source of a view in one refresh: its rows at both ends, and what changed."""
+
+    name: str
+    number: int
+    new: Callable[[], Scan]
+    old: Callable[[], Scan]
+    # The columns that the view uses, at least, and `_w`.
+    local_delta: Callable[[], pa.Table] | None
+    frame_delta: Callable[[], DataFrame]
+
+
+class NeedsSparkError(Exception):
+    """What is in memory has to be given to Spark, but is too large for that."""
+
+
+class Run:
+    """One run of one program or more, with what they share."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sources: Mapping[str, SourceData],
+        *,
+        stored: Callable[[], Scan] | None,
+        names: Mapping[str, str],
+        small: bool,
+        tiny: bool = False,
+        alone: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`names`: the stored table's columns, and what programs call them.
+
+        `small`: the changes are in memory; `tiny`: they are some ten thousand rows; `alone`: they
+        are too many to be handed to Spark from there.
+        """
+        self._spark, self._tiny, self._alone = runtime.spark, tiny, alone
+        self._runtime = replace(runtime, spark=_SessionOf(self))
+        self._sources = {source.number: source for source in sources.values()}
+        self._by_name = dict(sources)
+        self._stored, self._names, self._small = stored, dict(names), small
+        self._check = check
+        self._prefix = f"tailrace_{next(_numbers)}_"
+        self._local: dict[str, pa.Table] = {}
+        self._frames: dict[str, DataFrame] = {}
+        self._queries: dict[str, exp.Query] = {}
+        self._views: set[str] = set()
+        self._persisted: list[DataFrame] = []
+        self._compiled = Compiled()
+        # Rows that one step may hold.
+        self._limit = max(runtime.settings.local_rows, runtime.settings.memory_rows)
+        self.rows = 0  # of sources and changes that were looked at
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """Asked for only when there is something that Spark has to do."""
+        if self._alone:
+            raise NeedsSparkError
+        session = self._spark()
+        return small_session(session, tiny=self._tiny) if self._small else session
+
+    # --- programs ---------------------------------------------------------------------------
+
+    def frame(
+        self,
+        program: Program,
+        limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
+    ) -> DataFrame:
+        """The program's query as a DataFrame; its steps are done."""
+        self._prepare(program, limit)
+        return self._sql(program.query)
+
+    def _prepare(self, program: Program, limit: StoredLimit) -> None:
+        conditions = fetch_conditions(program)
+        for step in program.steps:
+            self._check()
+            self._do(step, conditions)
+        if stored_delta.STORED in program.tables():
+            self._read_stored(program, limit)
+
+    def collect(
+        self,
+        program: Program,
+        compiled: Compiled,
+        limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
+    ) -> pa.Table:
+        """The program's rows, in memory."""
+        self._compiled = compiled
+        self._prepare(program, limit)
+        self._check()
+        found = self._evaluate(RESULT)
+        if found is None:
+            with spark_faults():
+                found = self._sql(program.query).toArrow()
+        return found
+
+    def _evaluate(self, name: str) -> pa.Table | None:
+        """A step, or the program's query, from what is in memory; None if Spark is needed."""
+        made = self._compiled.queries.get(name)
+        if made is None:
+            return None
+        tables = {}
+        for needed in names_in(made.query):
+            rows = self._in_memory(needed)
+            if rows is None:
+                return None
+            tables[needed] = rows
+        try:
+            sql = made.sql
+        except RecursionError:  # nested too deeply for the writer of SQL
+            return None
+        return execute(sql, made.kinds, tables, limit=self._limit)
+
+    def _in_memory(self, name: str) -> pa.Table | None:
+        """A relation's rows, if they are in memory or few enough to be brought there."""
+        self._bring(name)
+        if name not in self._local and name not in self._frames:
+            found = None
+            if name in self._queries:
+                found = self._evaluate(name)
+            elif name.startswith(("new_", "old_")):
+                whole = self._source_at(name)
+                if whole.rows <= self._limit and whole.size <= self._runtime.settings.local_bytes:
+                    self.rows += whole.rows
+                    found = scan.to_arrow(self._runtime, whole)
+            if found is not None:
+                self._local[name] = found
+        return self._local.get(name)
+
+    def share(self, other: Run) -> None:
+        """Have what another run of the same refresh has read of sources."""
+        leaves = ("delta_", "new_", "old_")
+        self._local |= {n: rows for n, rows in other._local.items() if n.startswith(leaves)}
+
+    def give(self, name: str, rows: pa.Table) -> None:
+        """Make rows known under a name."""
+        self._local[name] = rows
+
+    def give_frame(self, name: str, rows: DataFrame) -> None:
+        """The same for rows that only Spark has."""
+        self._frames[name] = rows
+
+    def name(self, relation: str) -> str:
+        """The name under which Spark knows a source."""
+        return self._view(relation)
+
+    def named(self, name: str, reader: exp.Query, stored: str) -> str:
+        """The name of what readers see of a stored table."""
+        tree = reader.copy()
+        for table in tree.find_all(exp.Table):
+            table.set("this", exp.to_identifier(stored))
+        self._queries[name] = tree
+        return self._view(name)
+
+    def _do(self, step: Step, conditions: Mapping[str, exp.Expr | None]) -> None:
+        if step.name in self._local or step.name in self._frames:
+            return
+        if isinstance(step, Fetch):
+            self._fetch(step, conditions.get(step.name))
+        elif isinstance(step, Keys):
+            self._keys(step)
+        else:
+            self._queries[step.name] = step.query
+
+    def _keys(self, step: Keys) -> None:
+        if self._small:
+            found = self._evaluate(step.name)
+            if found is None:
+                with spark_faults():
+                    some = self._sql(step.query).limit(self._limit + 1).toArrow()
+                found = some if some.num_rows <= self._limit else None
+            if found is not None:
+                self._local[step.name] = found
+                return
+        frame = self._sql(step.query).persist()
+        self._persisted.append(frame)
+        self._frames[step.name] = frame
+
+    def _bring(self, name: str) -> None:
+        """A small delta is worth having in memory."""
+        if name.startswith("delta_") and name not in self._local:
+            source = self._sources[int(name.removeprefix("delta_"))]
+            if source.local_delta is not None:
+                self._local[name] = source.local_delta()
+
+    def _fetch(self, step: Fetch, condition: exp.Expr | None) -> None:
+        source = self._by_name[step.source]
+        whole = source.new() if step.state is State.NEW else source.old()
+        table = whole.table.narrowed(sorted(step.fields))
+        column = table.column(step.own)
+        narrow = replace(whole, table=table)
+        keys = self._local.get(step.keys)
+        if keys is not None and can_hold(column.type, keys.column(step.key).type):
+            wanted = Wanted(column, keys.column(step.key).combine_chunks())
+            pruned = prune(narrow, wanted, self._stats(narrow, column.id))
+            plain = pa.schema([(c.name, c.type) for c in table.columns])
+            where = None if condition is None else arrow_condition(condition, plain)
+            found = find_rows(self._runtime, pruned, wanted, limit=self._limit, where=where)
+            self.rows += pruned.rows
+            if found is not None:
+                self._local[step.name] = found
+                return
+            narrow = pruned
+        else:
+            if keys is None:
+                narrow = self._prune_by_bounds(step, narrow, column)
+            self.rows += narrow.rows
+        self._frames[step.name] = self._semi_join(narrow, step)
+
+    def _prune_by_bounds(self, step: Fetch, narrow: Scan, column: Any) -> Scan:
+        """By the least and greatest of keys that only Spark has."""
+        from pyspark.sql import functions as F
+
+        if not pa.types.is_integer(column.type) and not pa.types.is_date(column.type):
+            return narrow
+        keys = self._frames[step.keys]
+        with spark_faults():
+            found = keys.agg(
+                F.min(step.key), F.max(step.key), F.count(F.when(F.col(step.key).isNull(), 1))
+            ).collect()
+        low, high, nulls = found[0]
+        if type(low) is not (dt.date if pa.types.is_date(column.type) else int):
+            return narrow
+        if pa.types.is_integer(column.type):  # the keys may have a wider type
+            most = np.iinfo(column.type.to_pandas_dtype())
+            low, high = max(low, int(most.min)), min(high, int(most.max))
+            if low > high:
+                return narrow
+        wanted = _Range(column, pa.array([low, high] + ([None] if nulls else []), column.type))
+        return prune(narrow, wanted, self._stats(narrow, column.id))
+
+    def _semi_join(self, narrow: Scan, step: Fetch) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        rows = spark_scan.to_df(self._runtime, narrow)
+        keys = self._as_frame(step.keys).select(F.col(step.key).alias("tailrace_key")).distinct()
+        if step.keys in self._local:
+            keys = F.broadcast(keys)
+        same = F.col(f"`{step.own}`").eqNullSafe(F.col("tailrace_key"))
+        return rows.join(keys, same, "left_semi")
+
+    def _stats(self, narrow: Scan, column_id: int) -> Any:
+        with self._runtime.database.read() as connection:
+            return lookup.file_stats(connection, narrow.table, (column_id,), narrow.at)
+
+    # --- the stored rows --------------------------------------------------------------------
+
+    def _read_stored(self, program: Program, limit: StoredLimit) -> None:
+        if stored_delta.STORED in self._local or stored_delta.STORED in self._frames:
+            return
+        assert self._stored is not None
+        whole = self._stored()
+        own = {c.name: self._names[c.name] for c in whole.table.columns}
+        names = {**own, FILE: stored_delta.FILE, POS: stored_delta.POS}
+        found = self._find_stored(program, whole, limit)
+        if found is not None:
+            self._local[stored_delta.STORED] = found.rename_columns(
+                [names[c] for c in found.column_names]
+            )
+            return
+        frame = spark_scan.to_df(self._runtime, whole, places=True)
+        if limit.keys is not None:
+            from pyspark.sql import functions as F
+
+            column, step, key = limit.keys
+            keys = self._as_frame(step).select(F.col(key).alias("tailrace_key")).distinct()
+            same = F.col(f"`{column}`").eqNullSafe(F.col("tailrace_key"))
+            frame = frame.join(keys, same, "left_semi")
+        self._frames[stored_delta.STORED] = frame.toDF(*(names[name] for name in frame.columns))
+
+    def _find_stored(self, program: Program, whole: Scan, limit: StoredLimit) -> pa.Table | None:
+        """The stored rows in memory, if that is few enough."""
+        small = scan.is_small(whole, self._runtime)
+        if small and whole.rows <= _FEW_STORED:
+            return scan.to_arrow_with_places(self._runtime, whole)
+        for name, values in self._stored_values(program, limit):
+            column = whole.table.column(name)
+            if not can_hold(column.type, values.type):
+                continue
+            wanted = Wanted(column, values)
+            pruned = prune(whole, wanted, self._stats(whole, column.id))
+            rows = find_rows(self._runtime, pruned, wanted, limit=self._limit, places=True)
+            if rows is not None:
+                return rows
+        return scan.to_arrow_with_places(self._runtime, whole) if small else None
+
+    def _stored_values(
+        self, program: Program, limit: StoredLimit
+    ) -> Iterator[tuple[str, pa.Array]]:
+        """Columns of the stored table, and all values of each that a touched row can have."""
+        if limit.keys is not None and limit.keys[1] in self._local:
+            column, step, key = limit.keys
+            yield column, self._local[step].column(key).combine_chunks()
+        for column, source in limit.origins:
+            values = self._values_of(program, source)
+            if values is not None:
+                yield column, values
+
+    def _values_of(self, program: Program, column: str) -> pa.Array | None:
+        """All values that a program reads into a column, if it reads them from memory."""
+        queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
+        parts = []
+        for query in queries:
+            for item in query.find_all(exp.Alias):
+                select = item.parent
+                if item.alias != column or not isinstance(select, exp.Select):
+                    continue
+                source = select.args["from_"].this if select.args.get("from_") else None
+                if not isinstance(source, exp.Table) or not isinstance(item.this, exp.Column):
+                    continue
+                self._bring(source.name)
+                rows = self._local.get(source.name)
+                if rows is None:
+                    return None
+                parts.append(rows.column(item.this.name))
+        if not parts:
+            return None
+        chunks = [chunk for part in parts for chunk in part.chunks]
+        return pa.concat_arrays(chunks) if chunks else pa.array([], parts[0].type)
+
+    # --- names in Spark ---------------------------------------------------------------------
+
+    def _sql(self, query: exp.Query) -> DataFrame:
+        tree = query.copy()
+        for table in tree.find_all(exp.Table):
+            table.set("this", exp.to_identifier(self._view(table.name)))
+        return self.session.sql(tree.sql("spark"))
+
+    def _view(self, name: str) -> str:
+        """The name under which Spark knows a relation."""
+        full = f"{self._prefix}{name}"
+        if name not in self._views:
+            self._as_frame(name).createOrReplaceTempView(full)
+            self._views.add(name)
+        return full
+
+    def _as_frame(self, name: str) -> DataFrame:
+        if name not in self._frames:
+            self._bring(name)
+            if name in self._local:
+                # In one partition: what follows then needs no exchange, and is one task.
+                frame = spark_scan.local_frame(self._runtime, self._local[name]).coalesce(1)
+            elif name in self._queries:
+                frame = self._sql(self._queries[name])
+            else:
+                frame = self._leaf(name)
+            self._frames[name] = frame
+        return self._frames[name]
+
+    def _leaf(self, name: str) -> DataFrame:
+        if name.startswith("delta_"):
+            return self._sources[int(name.removeprefix("delta_"))].frame_delta()
+        found = self._source_at(name)
+        self.rows += found.rows
+        return spark_scan.to_df(self._runtime, found)
+
+    def _source_at(self, name: str) -> Scan:
+        what, _, number = name.partition("_")
+        source = self._sources[int(number)]
+        return source.new() if what == "new" else source.old()
+
+    def close(self) -> None:
+        """Let go of what Spark holds."""
+        # Frames first: a Connect server looks up the names in them once more.
+        for frame in self._persisted:
+            frame.unpersist()
+        for name in self._views:  # none, if Spark was not asked
+            self.session.catalog.dropTempView(f"{self._prefix}{name}")
+
+
+class _SessionOf(SparkProvider):
+    """Gives a run's session."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+
+    def __call__(self) -> SparkSession:
+        return self._run.session
+
+
+class _Range(Wanted):
+    """Anything between two values."""
+
+    def may_be_in(self, bounds: Any, nulls: int | None) -> bool:
+        if self.has_null and nulls != 0:
+            return True
+        limits = self._limits
+        return (
+            bounds is None
+            or limits is None
+            or bool(limits[0] <= bounds[1] and bounds[0] <= limits[1])
+        )
+
+
+def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:
+    """For each fetch, a condition over the source's fields that all its users have, if any."""
+    found: dict[str, list[exp.Expr] | None] = {}
+    queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
+    fetches = {step.name for step in program.steps if isinstance(step, Fetch)}
+    for query in queries:
+        for table, _ in tables_in(query):
+            if table.name in fetches:
+                condition = _condition_of(table)
+                known = found.setdefault(table.name, [])
+                if condition is None or known is None:
+                    found[table.name] = None
+                else:
+                    known.append(condition)
+    made: dict[str, exp.Expr | None] = {}
+    for name, conditions in found.items():
+        unique = {shape(c): c for c in conditions or ()}
+        if conditions and len(unique) == 1:
+            made[name] = next(iter(unique.values()))
+        else:
+            made[name] = any_of(list(unique.values())) if conditions else None
+    return made
+
+
+def _condition_of(table: exp.Table) -> exp.Expr | None:
+    """The WHERE above a use of a table, over the table's own fields."""
+    inner = table.find_ancestor(exp.Select)
+    if inner is None:
+        return None
+    above: exp.Expr | None = inner.parent
+    while isinstance(above, exp.Union | exp.Subquery | exp.From):
+        above = above.parent
+    if not isinstance(above, exp.Select) or above.args.get("where") is None:
+        return None
+    if above.args.get("joins"):
+        return None
+    fields = {
+        item.alias_or_name: exp.column(exp.to_identifier(item.this.name, quoted=True))
+        for item in inner.selects
+        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Column)
+    }
+    condition = above.args["where"].this
+    if not all(column.name in fields for column in condition.find_all(exp.Column)):
+        return None
+    return renamed(condition, fields)

@@ -1,0 +1,569 @@
+"""One refresh of one view: from its watermark to a snapshot, in a transaction.
+
+Always true: afterwards the stored table is the definition's result with every source read at that
+snapshot; other views it reads are read as they are at the same label. Nothing is visible before
+the iteration commits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlglot import exp
+
+from tailrace.catalog import tables as t
+from tailrace.errors import InvalidError, TailraceError
+from tailrace.propagation import joblog, retry
+from tailrace.propagation.changes import Changes
+from tailrace.propagation.consumer import JobContext
+from tailrace.propagation.jobs import VIEW
+from tailrace.spark_sql import types
+from tailrace.store import lookup
+from tailrace.store.schema import is_hidden, split_name
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.transaction import Transaction
+from tailrace.views.definition import (
+    Definition,
+    moment_text,
+    reader_of,
+    reader_sql,
+    with_tables,
+)
+from tailrace.views.incremental import stored_delta
+from tailrace.views.incremental.layout import Layout, Way
+from tailrace.views.incremental.program import Builder, Program, State
+from tailrace.views.query.scope import column_of
+from tailrace.views.query.trees import kept
+from tailrace.views.refresh.apply import Output
+from tailrace.views.refresh.choose import (
+    AGAIN,
+    Choice,
+    Facts,
+    Strategy,
+    choose,
+    history_name,
+    plain_cost,
+)
+from tailrace.views.refresh.compiled import Compiled, compiled, leaves_of
+from tailrace.views.refresh.execution import NeedsSparkError, Run, SourceData, StoredLimit
+from tailrace.views.refresh.resolve import defined
+from tailrace.views.refresh.session import has_known_meaning
+from tailrace.views.refresh.sources import Sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+# Changed rows up to which a plan is tiny.
+_TINY_ROWS = 50_000
+# What a job remembers if its next run is to compute everything, and why it always is.
+FULL = "full"
+REFUSED = "refused"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    """A program that brings the view to the end of the range, and how it is run."""
+
+    program: Program
+    limit: StoredLimit
+    compiled: Compiled
+
+
+class Refresh:
+    """See the module."""
+
+    def __init__(self, changes: Changes, txn: Transaction, job: JobContext) -> None:
+        self._changes, self._txn, self._job = changes, txn, job
+        self._runtime = txn.runtime
+        self._options, self._memory = job.options, job.memory
+        self._moment = self._runtime.clock.now()
+        self._table = str(job.options["table"])
+        self._output = Output(txn, self._table)
+
+    def run(self) -> str:
+        """Bring the stored table to the job's snapshot; returns the strategy."""
+        started = time.monotonic()
+        if "types" not in self._memory:
+            started += self._start_spark()
+            self._build()
+            built = Choice(strategy=Strategy.FULL, cost=0)
+            self._memory.pop(FULL, None)
+            again = AGAIN * (time.monotonic() - started)
+            self._remember(built, self._facts(moved=False), again)
+            return Strategy.BUILD
+        self._check_sources()
+        moved = self._memory.get("moment", "") != moment_text(self.definition.moments, self._moment)
+        if self._sources.since is not None and not self._sources.changed and not moved:
+            return Strategy.NOTHING
+        facts = self._facts(moved=moved)
+        try:
+            choice = self._choose_and_apply(facts, started)
+        except NeedsSparkError:  # more rows than memory is for: another place, another choice
+            facts, started = replace(facts, in_memory=False), time.monotonic()
+            choice = self._choose_and_apply(facts, started)
+        self._memory["moment"] = moment_text(self.definition.moments, self._moment)
+        self._memory.pop(FULL, None)
+        return choice.strategy
+
+    def _choose_and_apply(self, facts: Facts, started: float) -> Choice:
+        policy = "full" if self._memory.get(FULL) else str(self._options.get("policy", "auto"))
+        choice = choose(self.definition, facts, policy)
+        if choice.strategy is Strategy.FULL or not facts.in_memory:
+            started += self._start_spark()
+        had_spark = self._runtime.spark.session is not None
+        try:
+            self._apply(choice, facts)
+        except Exception as error:
+            if choice.strategy is Strategy.FULL or retry.code_of(error) != retry.INVALID:
+                raise
+            if isinstance(error, TailraceError) or policy == "incremental":
+                raise
+            # The query is right, for it was built: what Spark refuses is what the rules made of it.
+            self._memory[REFUSED] = f"Spark refuses: {str(error).partition(chr(10))[0][:300]}"
+            return self._choose_and_apply(
+                replace(facts, in_memory=False, refused=self._memory[REFUSED]), started
+            )
+        if had_spark or self._runtime.spark.session is None:
+            self._remember(choice, facts, time.monotonic() - started)
+        return choice
+
+    def _start_spark(self) -> float:
+        """How long it takes to have a session: not what a strategy is to be measured by."""
+        started = time.monotonic()
+        self._runtime.spark()
+        return time.monotonic() - started
+
+    # --- what it is about -------------------------------------------------------------------
+
+    @cached_property
+    def definition(self) -> Definition:
+        return defined(
+            self._runtime,
+            self._options,
+            at=self._job.to,
+            stored=self._txn.info,
+            moment=self._moment,
+        )
+
+    def _check_sources(self) -> None:
+        """The columns that the query uses have to be those that it was built on."""
+        for table, columns in self._memory["columns"].items():
+            schema, plain = split_name(table)
+            with self._runtime.database.read() as connection:
+                at = self._txn.base if is_hidden(plain) else self._job.to
+                info = lookup.find_table(connection, schema, plain, at, self._runtime.tenant)
+            now = {} if info is None else {c.name: c for c in info.columns}
+            for name, was in columns.items():
+                found = now.get(name)
+                if found is None or [found.id, types.spark_type(found.type)] != was:
+                    what = "is gone" if found is None else "is another one now"
+                    raise InvalidError(
+                        f"the view is invalid: the column {name!r} of {table} {what}; "
+                        "create the view again with replace=True"
+                    )
+
+    def _used_columns(self) -> dict[str, dict[str, list[Any]]]:
+        used = self.definition.fields
+        found: dict[str, dict[str, list[Any]]] = {}
+        for given in self.definition.inputs.values():
+            assert given.table is not None
+            columns = {c.name: c for c in given.table.columns}
+            found[given.name] = {
+                name: [columns[name].id, types.spark_type(columns[name].type)]
+                for name in used.get(given.name, [])
+            }
+        return found
+
+    @cached_property
+    def _sources(self) -> Sources:
+        return Sources(self.definition, self._changes, self._txn, self._job)
+
+    # --- programs ---------------------------------------------------------------------------
+
+    def _builder(self, *, small: bool) -> Builder:
+        sources = self._sources
+        return Builder(
+            list(sources.inputs), list(sources.changed), keys=sources.keys(), sideways=small
+        )
+
+    def _run(self, *, small: bool, alone: bool = False) -> Run:
+        sources, changed = self._sources, self._sources.changed
+        # A query as it was written may name columns that its plan does without.
+        wide = not small and self._is_plain
+        data = {}
+        for number, name in enumerate(sources.inputs):
+            delta = changed.get(name)
+            data[name] = SourceData(
+                name=name,
+                number=number,
+                new=lambda name=name: sources.end(  # type: ignore[misc]
+                    name, State.NEW, wide=wide
+                ),
+                old=lambda name=name: sources.end(name, State.OLD),  # type: ignore[misc]
+                local_delta=delta.local if delta is not None and small else None,
+                frame_delta=delta.frame if delta is not None else _nothing,
+            )
+        stored = None
+        if "types" in self._memory:
+            stored = lambda: self._txn.scan(*split_name(self._table))  # noqa: E731
+        return Run(
+            self._runtime,
+            data,
+            stored=stored,
+            names=self._stored_names,
+            # A session beside the user's does not know the functions that are registered there.
+            small=small and not self.definition.functions,
+            tiny=sum(delta.rows for delta in changed.values()) <= _TINY_ROWS,
+            alone=alone,
+            check=self._check_canceled,
+        )
+
+    @property
+    def _is_plain(self) -> bool:
+        layout = self.definition.layout
+        return layout is not None and layout.is_plain
+
+    def _fits(self, rows: int) -> bool:
+        """Whether the changes can be in memory."""
+        return all(delta.fits(rows) for delta in self._sources.changed.values())
+
+    def _compiled(
+        self, program: Program, more: Mapping[str, dict[str, pa.DataType]] | None = None
+    ) -> Compiled:
+        if not self._runtime.settings.memory_rows:
+            return Compiled(reason="the setting memory_rows is 0")
+        if not has_known_meaning(self._runtime.spark.session):
+            return Compiled(reason="the session has its own rules for decimals")
+        sources = self._sources
+        columns = {
+            number: sources.table(name).columns for number, name in enumerate(sources.inputs)
+        }
+        stored = [(self._stored_names[c.name], c.type) for c in self._output.info.columns]
+        return compiled(program, {**leaves_of(columns, stored), **(more or {})})
+
+    def _planned(self, *, small: bool) -> _Planned | None:
+        """None if nothing can have changed."""
+        with kept():
+            return self._plan(small=small)
+
+    def _plan(self, *, small: bool) -> _Planned | None:
+        layout = self.definition.layout
+        assert layout is not None
+        b = self._builder(small=small)
+        made = stored_delta.change(b, layout, self._types)
+        if made is None:
+            return None
+        limit = stored_delta.stored_limit(b, layout, self._types)
+        program = b.program(made, [limit[1]] if limit else [])
+        own = {column.column: column.name for column in layout.columns}
+        stored_limit = StoredLimit(
+            keys=None if limit is None else (own[limit[0]], limit[1], "k0"),
+            origins=tuple((own[c], source) for c, source in stored_delta.stored_origins(layout)),
+        )
+        found = self._compiled(program) if small else Compiled()
+        return _Planned(program=program, limit=stored_limit, compiled=found)
+
+    @cached_property
+    def _small_plan(self) -> _Planned | None:
+        return self._planned(small=True)
+
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether changes are brought into memory.
+
+        More are if Spark is not needed: to hand them over would take longer than to let it read
+        them itself.
+        """
+        settings = self._runtime.settings
+        most = max(settings.memory_rows, settings.local_rows)
+        if self.definition.layout is None or not self._fits(most):
+            return False
+        return not self._needs_spark or self._fits(settings.local_rows)
+
+    @property
+    def _needs_spark(self) -> bool:
+        return self._small_plan is not None and bool(self._small_plan.compiled.reason)
+
+    def _check_canceled(self) -> None:
+        if self._job.is_canceled():
+            raise InvalidError("the refresh was stopped")
+
+    @cached_property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The types of what is stored, and of averages, by what programs call them."""
+        stored = {self._stored_names[c.name]: c.type for c in self._output.info.columns}
+        known = {name: types.parse_type(text) for name, text in self._memory["types"].items()}
+        return known | stored
+
+    @cached_property
+    def _stored_names(self) -> dict[str, str]:
+        """The stored table's columns, and what programs call them."""
+        layout = self.definition.layout
+        if layout is not None:
+            return {column.name: column.column for column in layout.columns}
+        return {name: f"c{n}" for n, name in enumerate(self._memory.get("plain", []))}
+
+    # --- first ------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        made = self.definition
+        run = self._run(small=False)
+        try:
+            with spark_faults():
+                known = self._result_types(run, made.layout)
+                frame = self._all_rows(run, known)
+                kinds = {f["name"]: f["type"] for f in frame.schema.jsonValue()["fields"]}
+            plain = list(frame.columns)
+            if made.layout is None:
+                self._memory["plain"] = plain
+                names = {name: name for name in plain}
+            else:
+                names = {c.column: c.name for c in made.layout.columns}
+            columns = {names[name]: _column_type(names[name], kind) for name, kind in kinds.items()}
+            table = self._txn.create_table(self._table, columns, hidden=True)
+            self._memory["types"] = {n: types.spark_type(kind) for n, kind in known.items()}
+            self._memory["columns"] = self._used_columns()
+            self._memory["moment"] = moment_text(made.moments, self._moment)
+            table.append(frame.toDF(*(names[name] for name in frame.columns)))
+        finally:
+            run.close()
+        self._job.owns(self._table)
+        self._show(plain)
+
+    def _show(self, plain: list[str]) -> None:
+        """Let readers see it: a new view, or in place of the one that it was built beside."""
+        reader = reader_of(self.definition, plain)
+        _, stored = split_name(self._table)
+        sql = reader_sql(reader, stored, "duckdb")
+        view = str(self._options["view"])
+        self._take_the_place(self._options.get("replaces"))
+        if self._txn.find_view(view) is None:
+            self._txn.create_view(view, sql)
+        else:
+            self._txn.replace_view(view, sql)
+
+    def _take_the_place(self, old: int | None) -> None:
+        """Drop the view that this one was built beside, and take over its name."""
+        if old is None:
+            return
+        with self._runtime.database.read() as connection:
+            job = joblog.record(connection, old)
+        if job is not None and job.dropped_at is None:
+            self._txn.act_for(old)
+            if "types" in job.last.memory:
+                self._txn.drop_table(job.spec.consumer["table"])
+
+        def switch(connection: sa.Connection, _snapshot: int) -> None:
+            joblog.drop(connection, old, self._moment)
+            connection.execute(
+                sa.update(t.job).where(t.job.c.job_id == self._job.id).values(name=VIEW)
+            )
+
+        self._txn.in_commit(switch)
+
+    def _all_rows(self, run: Run, known: stored_delta.Types) -> DataFrame:
+        """The stored table's rows at the end of the range, in its columns' order."""
+        layout = self.definition.layout
+        if layout is None or self._is_plain:
+            # As it was written: Spark knows better than we how to compute all of a query.
+            rows = self._plain_query(run)
+            return rows if layout is None else rows.toDF(*layout.names)
+        b = self._builder(small=False)
+        return run.frame(b.program(stored_delta.all_rows(b, layout, known)))
+
+    def _plain_query(self, run: Run) -> DataFrame:
+        """The query as it was written, at the end of the range."""
+        return plain_query(run, self.definition, list(self._sources.inputs))
+
+    def _result_types(self, run: Run, layout: Layout | None) -> dict[str, pa.DataType]:
+        """Spark's types of averages, which are sums and counts in the stored table."""
+        if layout is None or layout.groups is None:
+            return {}
+        calls = [c for c in layout.calls if isinstance(c.source.call, exp.Avg)]
+        if not calls:
+            return {}
+        b = self._builder(small=False)
+        below = b.rows(layout.groups.input, State.NEW)
+        items = [exp.alias_(c.source.call.copy(), c.source.name) for c in calls]
+        query = exp.select(*items).from_(
+            exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier("q")))
+        )
+        fields = run.frame(b.program(query)).schema.jsonValue()["fields"]
+        return {f["name"]: types.from_spark(f["type"]) for f in fields}
+
+    # --- again ------------------------------------------------------------------------------
+
+    def _facts(self, *, moved: bool) -> Facts:
+        sources = self._sources
+        return Facts(
+            sizes={name: sources.end(name, State.NEW).rows for name in sources.inputs},
+            changes={name: delta.rows for name, delta in sources.changed.items()},
+            decoded=sum(delta.rows_decoded for delta in sources.changed.values()),
+            inserts_only=all(delta.inserts_only for delta in sources.changed.values()),
+            in_memory=bool(sources.changed) and self._is_small and not self._needs_spark,
+            history=self._memory.get("runs", {}),
+            rebuild=sources.since is None,
+            moved=moved,
+            refused=self._memory.get(REFUSED, ""),
+        )
+
+    def _remember(self, choice: Choice, facts: Facts, seconds: float) -> None:
+        """What the strategy was predicted to take, and what it took."""
+        runs = self._memory.setdefault("runs", {})
+        if choice.strategy is Strategy.FULL:
+            # What was slow once is tried again some day.
+            for other, (said, took) in list(runs.items()):
+                runs[other] = [said, round(took - 0.1 * (took - said), 4)]
+        said = plain_cost(self.definition, facts, choice.strategy)
+        name = history_name(choice.strategy, facts)
+        before = runs.get(name)
+        if before is not None:  # half of what was known: one run may have met a busy machine
+            seconds = math.sqrt(seconds * said * before[1] / before[0])
+        runs[name] = [round(said, 4), round(seconds, 4)]
+
+    def _apply(self, choice: Choice, facts: Facts) -> None:
+        if choice.strategy is Strategy.FULL:
+            self._full()
+        elif self._is_small and (facts.in_memory or self._needs_spark):
+            self._change(choice, self._small_plan, small=True)
+        else:
+            self._change(choice, self._planned(small=False), small=False)
+
+    def _change(self, choice: Choice, planned: _Planned | None, *, small: bool) -> None:
+        if planned is None:
+            return
+        layout = self.definition.layout
+        assert layout is not None
+        with ExitStack() as stack:
+            run = self._running(stack, small=small, alone=self._is_alone)
+            if choice.strategy is Strategy.APPEND:
+                self._append(run, layout, small=small)
+            elif small:
+                found = run.collect(planned.program, planned.compiled, planned.limit)
+                self._output.change(
+                    layout, found, lambda rows: self._again(stack, run, layout, rows)
+                )
+            else:
+                frame = run.frame(planned.program, planned.limit)
+                self._output.change_frame(
+                    layout, frame, lambda rows: self._again_frame(stack, layout, rows)
+                )
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether changes in memory are too many to be handed to Spark."""
+        return not self._fits(self._runtime.settings.local_rows)
+
+    def _running(self, stack: ExitStack, *, small: bool, alone: bool = False) -> Run:
+        """A run, which ends with the stack."""
+        run = self._run(small=small, alone=small and alone)
+        stack.callback(run.close)
+        stack.callback(lambda: self._job.counted.append(run.rows))
+        return run
+
+    def _append(self, run: Run, layout: Layout, *, small: bool) -> None:
+        b = self._builder(small=small)
+        query = stored_delta.appended(b, layout)
+        assert query is not None
+        program = b.program(query)
+        if small:
+            self._output.add(layout, run.collect(program, self._compiled(program)))
+        else:
+            names = [column.name for column in layout.columns]
+            self._output.add_frame(run.frame(program), names)
+
+    def _again(self, stack: ExitStack, first: Run, layout: Layout, groups: pa.Table) -> pa.Table:
+        """The rows of groups whose least or greatest value may have gone.
+
+        Another run: steps of two programs may have the same names.
+        """
+        run = self._running(stack, small=True, alone=self._is_alone)
+        run.share(first)
+        keys = stored_delta.again_keys(layout)
+        named = groups.select(list(keys)).rename_columns([f"k{n}" for n in range(len(keys))])
+        if keys:
+            run.give(stored_delta.GROUPS_AGAIN, named)
+        b = self._builder(small=True)
+        program = b.program(stored_delta.again(b, layout, self._types))
+        kinds = dict(zip(named.column_names, named.schema.types, strict=True))
+        return run.collect(program, self._compiled(program, {stored_delta.GROUPS_AGAIN: kinds}))
+
+    def _again_frame(self, stack: ExitStack, layout: Layout, groups: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        run = self._running(stack, small=False)
+        keys = stored_delta.again_keys(layout)
+        named = [F.col(key).alias(f"k{n}") for n, key in enumerate(keys)]
+        run.give_frame(stored_delta.GROUPS_AGAIN, groups.select(*named))
+        b = self._builder(small=False)
+        return run.frame(b.program(stored_delta.again(b, layout, self._types)))
+
+    def _full(self) -> None:
+        """Compute all of it, and write what is different."""
+        layout = self.definition.layout
+        with ExitStack() as stack:
+            run = self._running(stack, small=False)
+            if layout is None:
+                # Without a plan there is no telling what is different.
+                everything = self._all_rows(run, {})
+                self._output.overwrite(everything, list(self._stored_names))
+                return
+            everything = self._all_rows(run, self._types)
+            rows = exp.select(*map(column_of, layout.names)).from_(stored_delta.ALL)
+            program = self._builder(small=False).program(
+                stored_delta.full(layout, rows, self._types)
+            )
+            bag = replace(layout, way=Way.BAG)
+            if (few := self._if_few(everything)) is not None:
+                # One action of Spark, and the difference is found here.
+                small = self._running(stack, small=True)
+                small.give(stored_delta.ALL, few)
+                kinds = dict(zip(few.column_names, few.schema.types, strict=True))
+                found = small.collect(program, self._compiled(program, {stored_delta.ALL: kinds}))
+                self._output.change(bag, found, _nothing)
+            else:
+                run.give_frame(stored_delta.ALL, everything)
+                self._output.change_frame(bag, run.frame(program), _nothing)
+
+    def _if_few(self, rows: DataFrame) -> pa.Table | None:
+        """All rows in memory, if there seem to be few, and there are."""
+        most = self._runtime.settings.local_rows
+        if self._txn.scan(*split_name(self._table)).rows > most // 2:
+            return None
+        with spark_faults():
+            found = rows.limit(most + 1).toArrow()
+        kinds = [(self._stored_names[c.name], c.type) for c in self._output.info.columns]
+        return found.cast(pa.schema(kinds)) if found.num_rows <= most else None
+
+
+def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:
+    """A view's query as Spark itself reads it, at the end of the range."""
+    relations = {}
+    for key, given in made.inputs.items():
+        leaf = f"new_{names.index(given.name)}"
+        if given.view is not None:
+            relations[key] = run.named(f"v_{leaf}", given.view.reader, leaf)
+        else:
+            relations[key] = run.name(leaf)
+    tree = with_tables(made.tree, lambda key: relations[key])
+    with spark_faults():
+        return run.session.sql(tree.sql("spark"))
+
+
+def _nothing(*_: object) -> DataFrame:
+    raise AssertionError("nothing changed there")
+
+
+def _column_type(name: str, kind: Any) -> pa.DataType:
+    if kind == "void":
+        raise InvalidError(f"the column {name!r} has no type: write CAST(NULL AS …)")
+    return types.from_spark(kind)

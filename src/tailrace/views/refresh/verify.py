@@ -1,0 +1,274 @@
+"""Compares a view with a recompute of its query, down to the tables, at its watermark."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from tailrace.errors import InvalidError
+from tailrace.propagation import joblog, versions
+from tailrace.propagation.job import JobRecord
+from tailrace.spark_sql import types
+from tailrace.store import lookup, spark_scan
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import TableInfo, split_name
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.table import scan_at
+from tailrace.views.definition import Definition, reader_of, reader_sql, with_tables
+from tailrace.views.incremental.identity import comparable
+from tailrace.views.refresh.resolve import defined
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_numbers = itertools.count()
+# Rows that differ, up to which they are compared once more with a tolerance for floats.
+_CLOSE_LOOK = 20_000
+_EXAMPLES = 10
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Whether a view equals its query, and what differs."""
+
+    view: str
+    ok: bool
+    watermark: int
+    rows: int  # of the view
+    missing: int  # rows that the query has and the view has not
+    extra: int  # rows that the view has and the query has not
+    examples: tuple[dict[str, Any], ...]  # `_side` is "missing" or "extra", then the columns
+    types: tuple[str, ...] = ()  # columns whose type is not the query's, with both types
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.view}: ok, {self.rows:,} rows at snapshot {self.watermark}"
+        shown = "\n".join(f"  {line}" for line in (*self.types, *self.examples))
+        if self.types and not self.missing and not self.extra:
+            return (
+                f"{self.view}: DIFFERS in the types of columns; create it again with replace=True\n"
+                f"{shown}"
+            )
+        return (
+            f"{self.view}: DIFFERS at snapshot {self.watermark}: {self.missing:,} rows are "
+            f"missing, {self.extra:,} should not be there\n{shown}"
+        )
+
+
+def verify(runtime: Runtime, job: JobRecord) -> Report:
+    """Compare; the whole of it runs on Spark."""
+    from datetime import datetime
+
+    options = job.spec.consumer
+    assert job.watermark is not None
+    made = _Recompute(runtime, job.watermark)
+    moment = job.last.memory.get("moment") or None
+    if moment is not None:
+        parsed = datetime.fromisoformat(moment)
+        made.moment = parsed
+    try:
+        want = made.query(options)
+        have = made.stored(options)
+        if want.columns != have.columns:
+            want = want.toDF(*have.columns)
+        other = _other_types(want, have)
+        with spark_faults():
+            count = have.count()
+            missing, extra, examples = _compare(want, have)
+    finally:
+        made.close()
+    return Report(
+        view=str(options["view"]),
+        ok=not missing and not extra and not other,
+        watermark=job.watermark,
+        rows=count,
+        missing=missing,
+        extra=extra,
+        examples=tuple(examples),
+        types=other,
+    )
+
+
+def _other_types(want: DataFrame, have: DataFrame) -> tuple[str, ...]:
+    """Columns that the view shows in another type than the query's own."""
+    own, theirs = (
+        [types.spark_type(types.from_spark(f["type"])) for f in frame.schema.jsonValue()["fields"]]
+        for frame in (have, want)
+    )
+    return tuple(
+        f"{name}: {mine}, in the query {other}"
+        for name, mine, other in zip(have.columns, own, theirs, strict=True)
+        if mine != other
+    )
+
+
+class _Recompute:
+    """Queries at one snapshot, with views replaced by their queries."""
+
+    def __init__(self, runtime: Runtime, at: int) -> None:
+        self._runtime, self._at = runtime, at
+        self._spark = runtime.spark()
+        self._prefix = f"tailrace_verify_{next(_numbers)}_"
+        self._views: list[str] = []
+        self.moment: Any = None
+
+    def query(self, options: Mapping[str, Any]) -> DataFrame:
+        made = self._defined(options)
+        names = {}
+        for key, given in made.inputs.items():
+            if given.view is not None:
+                with self._runtime.database.read() as connection:
+                    own = joblog.options(connection, given.view.job)
+                frame = self.query(own)
+            else:
+                assert given.table is not None
+                frame = spark_scan.to_df(
+                    self._runtime, scan_at(self._runtime, given.table, self._at)
+                )
+            names[key] = self._name(frame)
+        tree = with_tables(made.tree, lambda key: names[key])
+        with spark_faults():
+            return (
+                self._spark.sql(tree.sql("spark"))
+                if not _has_limit(made)
+                else (self._spark.sql(_with_ties(made, tree)))
+            )
+
+    def stored(self, options: Mapping[str, Any]) -> DataFrame:
+        table = self._stored(options["table"])
+        if table is None:
+            raise InvalidError(f"the view {options['view']} has not been built: refresh() it")
+        with self._runtime.database.read() as connection:
+            version = versions.version_at(connection, table.id, self._at)
+        assert version is not None
+        frame = spark_scan.to_df(self._runtime, scan_at(self._runtime, table, version))
+        made = self._defined(options)
+        reader = reader_of(made, [c.name for c in table.columns])
+        with spark_faults():
+            return self._spark.sql(reader_sql(reader, self._name(frame), "spark"))
+
+    def _defined(self, options: Mapping[str, Any]) -> Definition:
+        return defined(self._runtime, options, at=self._at, stored=self._stored, moment=self.moment)
+
+    def _stored(self, name: str) -> TableInfo | None:
+        with self._runtime.database.read() as connection:
+            newest = lookup.newest_snapshot(connection)
+            return lookup.find_table(connection, *split_name(name), newest, self._runtime.tenant)
+
+    def _name(self, frame: DataFrame) -> str:
+        name = f"{self._prefix}{len(self._views)}"
+        frame.createOrReplaceTempView(name)
+        self._views.append(name)
+        return name
+
+    def close(self) -> None:
+        for name in self._views:
+            self._spark.catalog.dropTempView(name)
+
+
+def _has_limit(made: Definition) -> bool:
+    return made.layout is not None and made.layout.limit is not None
+
+
+def _with_ties(made: Definition, tree: Any) -> str:
+    """A LIMIT leaves open which of equal rows it takes: ties go by all columns, as in the view."""
+    layout = made.layout
+    assert layout is not None
+    count = sum(not column.hidden for column in layout.columns)
+    ordered = tree.copy()
+    order = ordered.args.get("order")
+    places = [exp.Ordered(this=exp.Literal.number(n + 1), nulls_first=True) for n in range(count)]
+    expressions = [*(order.expressions if order is not None else ()), *places]
+    ordered.set("order", exp.Order(expressions=expressions))
+    return str(ordered.sql("spark"))
+
+
+def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str, Any]]]:
+    from pyspark.sql import functions as F
+
+    kinds = {f["name"]: types.from_spark(f["type"]) for f in have.schema.jsonValue()["fields"]}
+    names = list(kinds)
+    columns = [f"c{n}" for n in range(len(names))]
+    plain = [
+        F.expr(comparable(_column(n), kinds[n]).sql("spark")).alias(c)
+        for n, c in zip(names, columns, strict=True)
+    ]
+    # As they are: a cast would hide what is different.
+    wanted = want.toDF(*names).select(*plain).withColumn("_n", F.lit(1))
+    had = have.select(*plain).withColumn("_n", F.lit(-1))
+    different = wanted.unionAll(had).groupBy(*columns).agg(F.sum("_n").alias("_n")).where("_n <> 0")
+    rows = [row.asDict() for row in different.limit(_CLOSE_LOOK + 1).collect()]
+    if len(rows) > _CLOSE_LOOK:
+        counted = different.agg(
+            F.sum(F.when(F.col("_n") > 0, F.col("_n"))),
+            F.sum(F.when(F.col("_n") < 0, -F.col("_n"))),
+        ).first()
+        assert counted is not None
+        return int(counted[0] or 0), int(counted[1] or 0), _examples(rows, names, columns)
+    left = _without_close(rows, columns)
+    missing = sum(row["_n"] for row in left if row["_n"] > 0)
+    extra = -sum(row["_n"] for row in left if row["_n"] < 0)
+    return missing, extra, _examples(left, names, columns)
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def _without_close(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, Any]]:
+    """Leave out pairs that differ only in the last digits of floats, or in the order of lists."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        key = tuple(
+            repr(v) if not isinstance(v, float | list) else None for v in (row[c] for c in columns)
+        )
+        groups.setdefault(key, []).append(row)
+    left = []
+    for group in groups.values():
+        wanted = [dict(row) for row in group if row["_n"] > 0]
+        had = [dict(row) for row in group if row["_n"] < 0]
+        for one in wanted:
+            for other in had:
+                if one["_n"] and other["_n"] and _close(one, other, columns):
+                    pairs = min(one["_n"], -other["_n"])
+                    one["_n"] -= pairs
+                    other["_n"] += pairs
+        left += [row for row in (*wanted, *had) if row["_n"]]
+    return left
+
+
+def _close(one: Mapping[str, Any], other: Mapping[str, Any], columns: list[str]) -> bool:
+    return all(_same(one[c], other[c]) for c in columns)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or math.isclose(
+            a, b, rel_tol=_TOLERANCE, abs_tol=1e-12
+        )
+    if isinstance(a, list) and isinstance(b, list):
+        pairs = zip(sorted(a, key=repr), sorted(b, key=repr), strict=False)
+        return len(a) == len(b) and all(_same(x, y) for x, y in pairs)
+    return bool(a == b) or (a is None and b is None)
+
+
+def _examples(
+    rows: list[dict[str, Any]], names: list[str], columns: list[str]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "_side": "missing" if row["_n"] > 0 else "extra",
+            **{name: row[column] for name, column in zip(names, columns, strict=True)},
+        }
+        for row in rows[:_EXAMPLES]
+    ]
