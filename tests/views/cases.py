@@ -7,10 +7,19 @@ from random import Random
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import State, as_one_query
+from tailrace.views.incremental.program import State
 from tailrace.views.query.plan import Query
 from tailrace.views.query.scope import UnsupportedError
-from tests.views.engine import Engine, World, bag, builder, check_delta, parsed, planned
+from tests.views.engine import (
+    Engine,
+    World,
+    as_one_query,
+    bag,
+    builder,
+    check_delta,
+    parsed,
+    planned,
+)
 from tests.views.random_queries import Queries
 
 QUERIES_PER_WORLD = 10

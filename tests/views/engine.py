@@ -21,8 +21,15 @@ from tailrace.spark_sql import types
 from tailrace.spark_sql.duckdb.engine import without_shared_plans
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import VISIBLE, layout_of
-from tailrace.views.incremental.program import WEIGHT, Builder, State, as_one_query
+from tailrace.views.incremental.program import (
+    WEIGHT,
+    Builder,
+    Fetch,
+    Program,
+    State,
+)
 from tailrace.views.incremental.rules.rule import from_query, union_all, with_weight
+from tailrace.views.query import trees
 from tailrace.views.query.plan import Query
 from tailrace.views.query.prune_columns import pruned
 from tailrace.views.query.scope import Source, SourceColumn
@@ -283,6 +290,31 @@ def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options:
     text = as_one_query(b.program(left))
     wrong = engine.fetch(text)
     assert not wrong, f"{wrong}\n{text.sql('duckdb', pretty=True)}"
+
+
+def _fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
+    """A fetch as a query."""
+    fields = [
+        exp.column(exp.to_identifier(name, quoted=True), table="t") for name in sorted(step.fields)
+    ]
+    source = trees.table(f"{step.state}_{numbers[step.source]}", "t")
+    same = exp.NullSafeEQ(
+        this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
+        expression=exp.column(step.key, table="k"),
+    )
+    keys = trees.select(trees.items([step.key]), trees.table(step.keys)).distinct(copy=False)
+    made = trees.select(fields, source)
+    made.append("joins", exp.Join(this=trees.sub(keys, "k"), side="LEFT", kind="SEMI", on=same))
+    return made
+
+
+def as_one_query(program: Program) -> exp.Query:
+    """The whole program as one query; its trees are used up."""
+    query = program.query
+    for step in program.steps:
+        body = _fetch_query(step, program.numbers) if isinstance(step, Fetch) else step.query
+        query = query.with_(step.name, as_=body, copy=False)
+    return query
 
 
 class StoredView:

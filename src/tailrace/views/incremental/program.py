@@ -27,7 +27,6 @@ from tailrace.views.query.prune_columns import pruned
 from tailrace.views.query.scope import column_of
 from tailrace.views.query.trees import (
     from_query,
-    items,
     names_in,
     select,
     shape,
@@ -111,31 +110,6 @@ class Program:
         for step in self.steps:
             found |= {step.keys} if isinstance(step, Fetch) else names_in(step.query)
         return found
-
-
-def as_one_query(program: Program) -> exp.Query:
-    """The whole program as one query, for engines that need no help."""
-    query = program.query.copy()
-    for step in program.steps:
-        body = fetch_query(step, program.numbers) if isinstance(step, Fetch) else step.query.copy()
-        query = query.with_(step.name, as_=body, copy=False)
-    return query
-
-
-def fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
-    """A fetch as a query."""
-    fields = [
-        exp.column(exp.to_identifier(name, quoted=True), table="t") for name in sorted(step.fields)
-    ]
-    source = table(f"{step.state}_{numbers[step.source]}", "t")
-    same = exp.NullSafeEQ(
-        this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
-        expression=exp.column(step.key, table="k"),
-    )
-    keys = select(items([step.key]), table(step.keys)).distinct(copy=False)
-    made = select(fields, source)
-    made.append("joins", exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=same))
-    return made
 
 
 def inlined(steps: Sequence[Step], query: exp.Query) -> tuple[list[Step], exp.Query]:
