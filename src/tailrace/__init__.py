@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Changes": "propagation.changes",
     "Configuration": "configuration",
-    "Explanation": "views.explain",
+    "Explanation": "views.refresh.explain",
     "Index": "indexes.index",
     "IndexStatus": "indexes.index",
     "Iteration": "propagation.history",
@@ -66,7 +66,7 @@ _PLACES = {
     "Transaction": "store.transaction",
     "Trigger": "propagation.trigger",
     "Usage": "propagation.history",
-    "VerifyReport": "views.verify:Report",
+    "VerifyReport": "views.refresh.verify:Report",
     "View": "views.views",
     "as_of": "indexes.index",
     "connect": "lake",
