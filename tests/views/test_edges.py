@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.early  # each builds and refreshes many views
 
 NAN = float("nan")
-# Of many views, `make test` refreshes a third on Spark, too, and `make stress` all of them.
+# Of several views, `make test` refreshes a third on Spark, too, and `make stress` all of them.
 IN_SHARES = pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.stress)])
 
 
@@ -114,7 +114,10 @@ def test_a_row_is_looked_for_by_zero_or_nan_among_many_files(
     )
 
 
-def test_nested_zeros_and_nans_are_matched_as_spark_does(lake: tailrace.Lake, follow: Any) -> None:
+@IN_SHARES
+def test_nested_zeros_and_nans_are_matched_as_spark_does(
+    lake: tailrace.Lake, follow: Any, share: int
+) -> None:
     kinds = {"k": "int", "a": "array<double>", "s": "struct<x: double, t: string>"}
     lake.create_table("f", kinds, primary_key="k")
     f = lake.table("f")
@@ -136,27 +139,29 @@ def test_nested_zeros_and_nans_are_matched_as_spark_does(lake: tailrace.Lake, fo
             lambda: f.upsert([row(1, -0.0, 1.0)]),
             lambda: f.delete("k IN (2, 4)"),
         ],
+        share=share,
     )
 
 
 # --- numbers with many digits -------------------------------------------------------------------
 
-WIDE = [(38, 38)]
-MORE = [(28, 8), (10, 2), (18, 2), (38, 18), (32, 10), (38, 10), (38, 30), (38, 0)]
+DECIMALS = [
+    (28, 8), (10, 2), (18, 2), (38, 18), (32, 10), (38, 10), (38, 30), (38, 0), (38, 38),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("precision", "scale"),
+    ("precision", "scale", "share"),
     [
-        *(pytest.param(*one, id=f"decimal({one[0]},{one[1]})") for one in WIDE),
+        pytest.param(38, 38, 3, id="decimal(38,38)"),
         *(
-            pytest.param(*one, id=f"decimal({one[0]},{one[1]})", marks=pytest.mark.stress)
-            for one in MORE
+            pytest.param(*one, 1, id=f"decimal({one[0]},{one[1]})-all", marks=pytest.mark.stress)
+            for one in DECIMALS
         ),
     ],
 )
 def test_sums_and_averages_of_decimals_have_sparks_digits(
-    lake: tailrace.Lake, follow: Any, precision: int, scale: int
+    lake: tailrace.Lake, follow: Any, precision: int, scale: int, share: int
 ) -> None:
     kind = pa.decimal128(precision, scale)
     decimal = Context(prec=60)
@@ -197,6 +202,7 @@ def test_sums_and_averages_of_decimals_have_sparks_digits(
             lambda: d.append([{"k": 50, "g": 7, "x": None}, {"k": 51, "g": 0, "x": None}]),
             lambda: d.delete("k >= 20"),
         ],
+        share=share,
         verify=True,
     )
     assert set(taken) == {"merge"}
@@ -230,8 +236,9 @@ WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
         *(pytest.param(k, marks=pytest.mark.stress) for k in ("smallint", "int")),
     ],
 )
+@IN_SHARES
 def test_the_least_value_of_a_type_can_be_deleted(
-    lake: tailrace.Lake, follow: Any, kind: str
+    lake: tailrace.Lake, follow: Any, kind: str, share: int
 ) -> None:
     least = -(2 ** (WHOLE[kind] - 1))
     lake.create_table("t", {"k": "int", "x": kind}, primary_key="k")
@@ -251,6 +258,7 @@ def test_the_least_value_of_a_type_can_be_deleted(
             lambda: t.append([{"k": 4, "x": least}, {"k": 6, "x": -least - 1}]),
             lambda: t.upsert([{"k": 4, "x": 0}, {"k": 6, "x": least + 108}]),
         ],
+        share=share,
     )
 
 
@@ -320,7 +328,8 @@ def test_sides_of_a_union_that_have_no_common_type_are_computed_in_full(
 # --- maps, and many columns ---------------------------------------------------------------------
 
 
-def test_a_view_with_maps_follows_its_table(lake: tailrace.Lake, follow: Any) -> None:
+@IN_SHARES
+def test_a_view_with_maps_follows_its_table(lake: tailrace.Lake, follow: Any, share: int) -> None:
     kinds = {
         "k": "int",
         "m": "map<string, int>",
@@ -346,7 +355,7 @@ def test_a_view_with_maps_follows_its_table(lake: tailrace.Lake, follow: Any) ->
         ),
         lambda: t.delete("k IN (2, 3, 6)"),
     ]
-    follow(queries, changes, verify=True)
+    follow(queries, changes, share=share, verify=True)
     grouped = {"grouped": "SELECT m, count(*) AS n FROM t GROUP BY m"}
     assert set(follow(grouped, [lambda: t.append([row(8, "a", "c"), row(9, "z")])], "auto")) == {
         "full"
@@ -360,7 +369,8 @@ def _at(minute: int, second: int = 0) -> dt.datetime:
     return dt.datetime(2026, 3, 1, 10, minute, second, tzinfo=dt.UTC)
 
 
-def test_windows_of_time_are_kept_up(lake: tailrace.Lake, follow: Any) -> None:
+@IN_SHARES
+def test_windows_of_time_are_kept_up(lake: tailrace.Lake, follow: Any, share: int) -> None:
     lake.create_table("e", {"id": "int", "u": "string", "t": "timestamp"}, primary_key="id")
     e = lake.table("e")
     e.append([{"id": n, "u": "ab"[n % 2], "t": _at(7 * n)} for n in range(6)])
@@ -383,6 +393,7 @@ def test_windows_of_time_are_kept_up(lake: tailrace.Lake, follow: Any) -> None:
             lambda: e.upsert([{"id": 2, "u": "b", "t": _at(1)}]),
             lambda: e.delete("id IN (0, 1, 90)"),
         ],
+        share=share,
     )
 
 

@@ -6,7 +6,6 @@ deep: none of them may end in a RecursionError.
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from tailrace.views.definition import TOO_DEEP, Definition, Input, define, spell
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Builder, Fetch, Program
 from tailrace.views.query.trees import names_in
-from tailrace.views.refresh.compiled import compiled, leaves_of, reason_for_spark
+from tailrace.views.refresh.compiled import compiled, leaves_of
 from tests.support import duck
 from tests.support.tpcds.keys import KEYS
 
@@ -212,19 +211,6 @@ def _is_direct(b: Builder, queries: list[exp.Query]) -> bool:
         if step is not None:
             waiting |= names_in(step.query)
     return True
-
-
-@pytest.mark.stress
-def test_every_query_is_planned_within_a_second() -> None:
-    slow = {}
-    for number, text in tpcds()[1].items():
-        started = time.process_time()
-        made = define(text, find_tpcds)
-        reason_for_spark(made, [given.name for given in made.inputs.values()], None, {})
-        took = time.process_time() - started
-        if took > 1:
-            slow[number] = took
-    assert not slow
 
 
 # --- long and deep ones --------------------------------------------------------------------------

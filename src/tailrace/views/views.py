@@ -22,8 +22,6 @@ from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job, JobRecord, State
 from tailrace.propagation.jobs import VIEW, Jobs, home_of
 from tailrace.propagation.status import JobStatus
-from tailrace.spark_sql.types import parse_type
-from tailrace.store import changes as feed
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import (
@@ -53,10 +51,9 @@ from tailrace.views.definition import (
     table_input,
     unbuilt_input,
 )
-from tailrace.views.refresh.choose import Choice, Facts, Strategy, choose
-from tailrace.views.refresh.compiled import reason_for_spark
-from tailrace.views.refresh.explain import Explanation, explanation
-from tailrace.views.refresh.refresh import FULL, REFUSED
+from tailrace.views.refresh.choose import Strategy
+from tailrace.views.refresh.explain import Explanation, explain
+from tailrace.views.refresh.planner import FULL
 from tailrace.views.refresh.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -307,13 +304,18 @@ class View:
         job = self._job()
         options = job.spec.consumer
         made = _define(self._context, options["query"])
-        memory = job.last.memory
-        stored = None
+        memory, stored = job.last.memory, None
         if "types" in memory:
             with self._context.begin() as txn:
-                stored = {c.name: c.type for c in txn.info(options["table"]).columns}
-        return _explained(
-            self._context, self.name, made, options["policy"], job.watermark, memory, stored
+                stored = txn.info(options["table"]).columns
+        return explain(
+            self._context.runtime,
+            self.name,
+            made,
+            policy=options["policy"],
+            watermark=job.watermark,
+            memory=memory,
+            stored=stored,
         )
 
     def verify(self) -> Report:
@@ -480,7 +482,7 @@ class Views:
         with self._context.begin() as txn:
             find = _finder(self._context, txn, {})
             made = define(spelled_out(query, find), find)
-        return _explained(self._context, "(not created)", made, policy, None, {}, None)
+        return explain(self._context.runtime, "(not created)", made, policy=policy)
 
 
 # --- inside ------------------------------------------------------------------------------------
@@ -593,49 +595,3 @@ def _base_tables(made: Definition) -> list[str]:
 def _define(context: Context, query: str) -> Definition:
     with context.begin() as txn:
         return define(query, _finder(context, txn, {}), context.runtime.clock.now())
-
-
-def _explained(
-    context: Context,
-    name: str,
-    made: Definition,
-    policy: str,
-    watermark: int | None,
-    memory: Mapping[str, Any],
-    stored: Mapping[str, Any] | None,
-) -> Explanation:
-    """What the chooser would say to the changes that there are now."""
-    runtime = context.runtime
-    sizes: dict[str, int] = {}
-    pending: dict[str, int] = {}
-    inserts_only, decoded = True, 0
-    with runtime.database.read_at_once() as connection:
-        newest = lookup.newest_snapshot(connection)
-        tails = watermark is not None and lookup.has_snapshot(connection, watermark)
-        for given in made.inputs.values():
-            if given.table is None:
-                sizes[given.name] = 0
-                continue
-            sizes[given.name] = sum(
-                f.rows for f in lookup.data_files(connection, given.table, newest)
-            )
-            if watermark is not None and tails and given.view is None:
-                plan = feed.plan(runtime, connection, given.table, watermark, newest, net=True)
-                if plan.rows:
-                    pending[given.name] = plan.rows
-                    decoded += plan.rows_read(runtime.settings.row_group_rows)
-                    only = not plan.some and all(p.change == feed.INSERT for p in plan.whole)
-                    inserts_only = inserts_only and only
-    known = {name: parse_type(text) for name, text in memory.get("types", {}).items()}
-    spark = reason_for_spark(made, pending or sizes, stored, known)
-    facts = Facts(
-        sizes=sizes,
-        changes=pending,
-        decoded=decoded,
-        inserts_only=inserts_only and bool(pending),
-        in_memory=not spark and max(pending.values(), default=0) <= runtime.settings.memory_rows,
-        history=memory.get("runs", {}),
-        refused=memory.get(REFUSED, ""),
-    )
-    choice: Choice = choose(made, facts, policy if policy != "incremental" else "auto")
-    return explanation(name, made, facts, choice, policy=policy, watermark=watermark, spark=spark)

@@ -1,6 +1,6 @@
 """Programs whose steps are said to DuckDB before anything is read.
 
-So it is known at once whether a refresh needs Spark, and why: the chooser asks, and `explain`
+So it is known at once whether a refresh needs Spark, and why: the planner asks, and `explain`
 tells.
 """
 
@@ -15,10 +15,9 @@ from sqlglot import exp
 from tailrace.spark_sql.duckdb.engine import Kinds
 from tailrace.spark_sql.duckdb.kinds import BIGINT, INT, DiffersError
 from tailrace.store.schema import Column
-from tailrace.views.definition import TOO_DEEP, Definition
+from tailrace.views.definition import TOO_DEEP
 from tailrace.views.incremental import stored_delta
-from tailrace.views.incremental.program import WEIGHT, Builder, Fetch, Keys, Program
-from tailrace.views.query.trees import kept
+from tailrace.views.incremental.program import WEIGHT, Fetch, Keys, Program
 from tailrace.views.refresh.duckdb_queries import Local, local_query
 
 # With less left out before it, one of these may give less, or something else.
@@ -87,45 +86,6 @@ def leaves_of(
         found[f"new_{number}"] = found[f"old_{number}"] = plain
         found[f"delta_{number}"] = {**plain, WEIGHT: INT}
     return found
-
-
-def reason_for_spark(
-    made: Definition,
-    changed: Iterable[str],
-    stored: Mapping[str, pa.DataType] | None,
-    types: Mapping[str, pa.DataType],
-) -> str:
-    """Why changes in memory need Spark all the same; empty if they do not.
-
-    `stored`: the stored table's columns, None if the view has not been built; `types`: Spark's
-    types of averages.
-    """
-    with kept():
-        return _reason_for_spark(made, changed, stored, types)
-
-
-def _reason_for_spark(
-    made: Definition,
-    changed: Iterable[str],
-    stored: Mapping[str, pa.DataType] | None,
-    types: stored_delta.Types,
-) -> str:
-    layout = made.layout
-    inputs = {given.name: given.table for given in made.inputs.values()}
-    if layout is None or None in inputs.values():
-        return ""
-    keys = {name: [c.name for c in t.key_columns] for name, t in inputs.items() if t and t.key}
-    b = Builder(list(inputs), changed, keys=keys)
-    names = {column.name: column.column for column in layout.columns}
-    held = {names[name]: kind for name, kind in (stored or {}).items()}
-    if stored is not None:
-        query = stored_delta.change(b, layout, {**types, **held})
-    else:
-        query = b.delta(layout.root if layout.groups is None else layout.groups.input)
-    if query is None:
-        return ""
-    columns = {n: table.columns for n, table in enumerate(inputs.values()) if table is not None}
-    return compiled(b.program(query), leaves_of(columns, held.items())).reason
 
 
 def without_conditions(query: exp.Query) -> exp.Query | None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.views.definition import Definition
-from tailrace.views.refresh.choose import Choice, Facts, Option
+import sqlalchemy as sa
+
+from tailrace.errors import InvalidError
+from tailrace.store import changes as feed
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import Column
+from tailrace.views.definition import Definition, Input, moment_text
+from tailrace.views.refresh.choose import Option
+from tailrace.views.refresh.planner import Change, Planner, Source, key_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +25,7 @@ class Explanation:
     view: str
     policy: str
     strategy: str  # the one that would be taken now
+    place: str  # where the work would be done: in memory, or by spark
     reason: str  # why a view is computed in full, if it is
     spark: str  # why a small change needs Spark, if it does
     watermark: int | None
@@ -28,6 +38,7 @@ class Explanation:
             "view": self.view,
             "policy": self.policy,
             "strategy": self.strategy,
+            "place": self.place,
             "reason": self.reason,
             "spark": self.spark,
             "watermark": self.watermark,
@@ -61,28 +72,75 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explanation(
+def explain(
+    runtime: Runtime,
     name: str,
-    made: Definition,
-    facts: Facts,
-    choice: Choice,
+    definition: Definition,
     *,
     policy: str,
-    watermark: int | None,
-    spark: str,
+    watermark: int | None = None,
+    memory: Mapping[str, Any] | None = None,
+    stored: Sequence[Column] | None = None,
 ) -> Explanation:
-    """The explanation of a choice."""
-    sources = tuple(
-        {"name": source, "rows": rows, "changed": facts.changes.get(source, 0)}
-        for source, rows in facts.sizes.items()
-    )
+    """What the next refresh would do about the changes that there are now."""
+    known = memory or {}
+    with runtime.database.read_at_once() as connection:
+        newest = lookup.newest_snapshot(connection)
+        tails = watermark is not None and lookup.has_snapshot(connection, watermark)
+        sources = {
+            given.name: _source(
+                runtime, connection, definition, given, watermark if tails else None, newest
+            )
+            for given in definition.inputs.values()
+        }
+    planner = Planner(runtime, definition, sources, known, stored)
+    said = known.get("moment", "")
+    situation = {
+        "rebuild": watermark is not None and not tails,
+        "moved": bool(said) and said != moment_text(definition.moments, runtime.clock.now()),
+    }
+    try:
+        plan = planner.plan(policy, **situation)
+    except InvalidError:  # what the policy asks for is not possible: that is to be explained
+        plan = planner.plan("auto", **situation)
     return Explanation(
         view=name,
         policy=policy,
-        strategy=str(choice.strategy),
-        reason=made.reason or facts.refused,
-        spark=spark,
+        strategy=str(plan.strategy),
+        place="spark" if plan.on_spark else "memory",
+        reason=definition.reason or plan.facts.refused,
+        spark=plan.spark,
         watermark=watermark,
-        sources=sources,
-        strategies=choice.options,
+        sources=tuple(
+            {"name": source, "rows": rows, "changed": plan.facts.changes.get(source, 0)}
+            for source, rows in plan.facts.sizes.items()
+        ),
+        strategies=plan.choice.options,
     )
+
+
+def _source(
+    runtime: Runtime,
+    connection: sa.Connection,
+    definition: Definition,
+    given: Input,
+    since: int | None,
+    newest: int,
+) -> Source:
+    """A source as it is now, and what has changed since the watermark."""
+    if given.table is None:
+        return Source(rows=lambda: 0, table=None, key=(), change=None)
+    fields = definition.fields.get(given.name)
+    table = given.table if fields is None else given.table.narrowed(fields)
+    rows = sum(file.rows for file in lookup.data_files(connection, table, newest))
+    change = None
+    if since is not None and given.view is None:
+        plan = feed.plan(runtime, connection, table, since, newest, net=True)
+        if plan.rows:
+            change = Change(
+                rows=plan.rows,
+                rows_decoded=plan.rows_read(runtime.settings.row_group_rows),
+                fits=lambda most: feed.is_small(runtime, plan, most),
+                inserts_only=not plan.some and all(p.change == feed.INSERT for p in plan.whole),
+            )
+    return Source(rows=lambda: rows, table=table, key=key_of(given), change=change)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -39,23 +38,13 @@ from tailrace.views.definition import (
 )
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way
-from tailrace.views.incremental.program import Builder, Program, State
+from tailrace.views.incremental.program import Builder, State
 from tailrace.views.query.scope import column_of
-from tailrace.views.query.trees import kept
 from tailrace.views.refresh.apply import Output
-from tailrace.views.refresh.choose import (
-    AGAIN,
-    Choice,
-    Facts,
-    Strategy,
-    choose,
-    history_name,
-    plain_cost,
-)
-from tailrace.views.refresh.compiled import Compiled, compiled, leaves_of
-from tailrace.views.refresh.execution import NeedsSparkError, Run, SourceData, StoredLimit
+from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
+from tailrace.views.refresh.execution import NeedsSparkError, Run, SourceData
+from tailrace.views.refresh.planner import FULL, REFUSED, Planner, Prepared, RefreshPlan
 from tailrace.views.refresh.resolve import defined
-from tailrace.views.refresh.session import has_known_meaning
 from tailrace.views.refresh.sources import Sources
 
 if TYPE_CHECKING:
@@ -64,18 +53,6 @@ if TYPE_CHECKING:
 
 # Changed rows up to which a plan is tiny.
 _TINY_ROWS = 50_000
-# What a job remembers if its next run is to compute everything, and why it always is.
-FULL = "full"
-REFUSED = "refused"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Planned:
-    """A program that brings the view to the end of the range, and how it is run."""
-
-    program: Program
-    limit: StoredLimit
-    compiled: Compiled
 
 
 class Refresh:
@@ -95,46 +72,45 @@ class Refresh:
         if "types" not in self._memory:
             started += self._start_spark()
             self._build()
-            built = Choice(strategy=Strategy.FULL, cost=0)
             self._memory.pop(FULL, None)
             again = AGAIN * (time.monotonic() - started)
-            self._remember(built, self._facts(moved=False), again)
+            sizes = self._planner.sizes
+            self._remember(Strategy.FULL, full_cost(self.definition, sizes), again, Strategy.FULL)
             return Strategy.BUILD
         self._check_sources()
         moved = self._memory.get("moment", "") != moment_text(self.definition.moments, self._moment)
         if self._sources.since is not None and not self._sources.changed and not moved:
             return Strategy.NOTHING
-        facts = self._facts(moved=moved)
         try:
-            choice = self._choose_and_apply(facts, started)
+            strategy = self._plan_and_apply(started, moved=moved)
         except NeedsSparkError:  # more rows than memory is for: another place, another choice
-            facts, started = replace(facts, in_memory=False), time.monotonic()
-            choice = self._choose_and_apply(facts, started)
+            strategy = self._plan_and_apply(time.monotonic(), moved=moved, on_spark=True)
         self._memory["moment"] = moment_text(self.definition.moments, self._moment)
         self._memory.pop(FULL, None)
-        return choice.strategy
+        return strategy
 
-    def _choose_and_apply(self, facts: Facts, started: float) -> Choice:
-        policy = "full" if self._memory.get(FULL) else str(self._options.get("policy", "auto"))
-        choice = choose(self.definition, facts, policy)
-        if choice.strategy is Strategy.FULL or not facts.in_memory:
+    def _plan_and_apply(self, started: float, *, moved: bool, on_spark: bool = False) -> Strategy:
+        policy = str(self._options.get("policy", "auto"))
+        rebuild = self._sources.since is None
+        plan = self._planner.plan(policy, rebuild=rebuild, moved=moved, on_spark=on_spark)
+        if plan.on_spark:
             started += self._start_spark()
         had_spark = self._runtime.spark.session is not None
         try:
-            self._apply(choice, facts)
+            self._apply(plan)
         except Exception as error:
-            if choice.strategy is Strategy.FULL or retry.code_of(error) != retry.INVALID:
+            if plan.strategy is Strategy.FULL or retry.code_of(error) != retry.INVALID:
                 raise
             if isinstance(error, TailraceError) or policy == "incremental":
                 raise
             # The query is right, for it was built: what Spark refuses is what the rules made of it.
             self._memory[REFUSED] = f"Spark refuses: {str(error).partition(chr(10))[0][:300]}"
-            return self._choose_and_apply(
-                replace(facts, in_memory=False, refused=self._memory[REFUSED]), started
-            )
+            return self._plan_and_apply(started, moved=moved, on_spark=True)
         if had_spark or self._runtime.spark.session is None:
-            self._remember(choice, facts, time.monotonic() - started)
-        return choice
+            predicted = plain_cost(self.definition, plan.facts, plan.strategy)
+            name = history_name(plan.strategy, plan.facts)
+            self._remember(plan.strategy, predicted, time.monotonic() - started, name)
+        return plan.strategy
 
     def _start_spark(self) -> float:
         """How long it takes to have a session: not what a strategy is to be measured by."""
@@ -187,13 +163,17 @@ class Refresh:
     def _sources(self) -> Sources:
         return Sources(self.definition, self._changes, self._txn, self._job)
 
+    @cached_property
+    def _planner(self) -> Planner:
+        sources, stored = self._sources, None
+        if "types" in self._memory:
+            stored = self._output.info.columns
+        return Planner(self._runtime, self.definition, sources.facts(), self._memory, stored)
+
     # --- programs ---------------------------------------------------------------------------
 
     def _builder(self, *, small: bool) -> Builder:
-        sources = self._sources
-        return Builder(
-            list(sources.inputs), list(sources.changed), keys=sources.keys(), sideways=small
-        )
+        return self._planner.builder(small=small)
 
     def _run(self, *, small: bool, alone: bool = False) -> Run:
         sources, changed = self._sources, self._sources.changed
@@ -219,7 +199,7 @@ class Refresh:
             self._runtime,
             data,
             stored=stored,
-            names=self._stored_names,
+            names=self._planner.stored_names,
             # A session beside the user's does not know the functions that are registered there.
             small=small and not self.definition.functions,
             tiny=sum(delta.rows for delta in changed.values()) <= _TINY_ROWS,
@@ -232,85 +212,9 @@ class Refresh:
         layout = self.definition.layout
         return layout is not None and layout.is_plain
 
-    def _fits(self, rows: int) -> bool:
-        """Whether the changes can be in memory."""
-        return all(delta.fits(rows) for delta in self._sources.changed.values())
-
-    def _compiled(
-        self, program: Program, more: Mapping[str, dict[str, pa.DataType]] | None = None
-    ) -> Compiled:
-        if not self._runtime.settings.memory_rows:
-            return Compiled(reason="the setting memory_rows is 0")
-        if not has_known_meaning(self._runtime.spark.session):
-            return Compiled(reason="the session has its own rules for decimals")
-        sources = self._sources
-        columns = {
-            number: sources.table(name).columns for number, name in enumerate(sources.inputs)
-        }
-        stored = [(self._stored_names[c.name], c.type) for c in self._output.info.columns]
-        return compiled(program, {**leaves_of(columns, stored), **(more or {})})
-
-    def _planned(self, *, small: bool) -> _Planned | None:
-        """None if nothing can have changed."""
-        with kept():
-            return self._plan(small=small)
-
-    def _plan(self, *, small: bool) -> _Planned | None:
-        layout = self.definition.layout
-        assert layout is not None
-        b = self._builder(small=small)
-        made = stored_delta.change(b, layout, self._types)
-        if made is None:
-            return None
-        limit = stored_delta.stored_limit(b, layout, self._types)
-        program = b.program(made, [limit[1]] if limit else [])
-        own = {column.column: column.name for column in layout.columns}
-        stored_limit = StoredLimit(
-            keys=None if limit is None else (own[limit[0]], limit[1], "k0"),
-            origins=tuple((own[c], source) for c, source in stored_delta.stored_origins(layout)),
-        )
-        found = self._compiled(program) if small else Compiled()
-        return _Planned(program=program, limit=stored_limit, compiled=found)
-
-    @cached_property
-    def _small_plan(self) -> _Planned | None:
-        return self._planned(small=True)
-
-    @cached_property
-    def _is_small(self) -> bool:
-        """Whether changes are brought into memory.
-
-        More are if Spark is not needed: to hand them over would take longer than to let it read
-        them itself.
-        """
-        settings = self._runtime.settings
-        most = max(settings.memory_rows, settings.local_rows)
-        if self.definition.layout is None or not self._fits(most):
-            return False
-        return not self._needs_spark or self._fits(settings.local_rows)
-
-    @property
-    def _needs_spark(self) -> bool:
-        return self._small_plan is not None and bool(self._small_plan.compiled.reason)
-
     def _check_canceled(self) -> None:
         if self._job.is_canceled():
             raise InvalidError("the refresh was stopped")
-
-    @cached_property
-    def _types(self) -> dict[str, pa.DataType]:
-        """The types of what is stored, and of averages, by what programs call them."""
-        stored = {self._stored_names[c.name]: c.type for c in self._output.info.columns}
-        known = {name: types.parse_type(text) for name, text in self._memory["types"].items()}
-        return known | stored
-
-    @cached_property
-    def _stored_names(self) -> dict[str, str]:
-        """The stored table's columns, and what programs call them."""
-        layout = self.definition.layout
-        if layout is not None:
-            return {column.name: column.column for column in layout.columns}
-        return {name: f"c{n}" for n, name in enumerate(self._memory.get("plain", []))}
 
     # --- first ------------------------------------------------------------------------------
 
@@ -402,50 +306,34 @@ class Refresh:
 
     # --- again ------------------------------------------------------------------------------
 
-    def _facts(self, *, moved: bool) -> Facts:
-        sources = self._sources
-        return Facts(
-            sizes={name: sources.end(name, State.NEW).rows for name in sources.inputs},
-            changes={name: delta.rows for name, delta in sources.changed.items()},
-            decoded=sum(delta.rows_decoded for delta in sources.changed.values()),
-            inserts_only=all(delta.inserts_only for delta in sources.changed.values()),
-            in_memory=bool(sources.changed) and self._is_small and not self._needs_spark,
-            history=self._memory.get("runs", {}),
-            rebuild=sources.since is None,
-            moved=moved,
-            refused=self._memory.get(REFUSED, ""),
-        )
-
-    def _remember(self, choice: Choice, facts: Facts, seconds: float) -> None:
-        """What the strategy was predicted to take, and what it took."""
+    def _remember(self, strategy: Strategy, said: float, seconds: float, name: str) -> None:
+        """What a strategy was predicted to take, and what it took."""
         runs = self._memory.setdefault("runs", {})
-        if choice.strategy is Strategy.FULL:
+        if strategy is Strategy.FULL:
             # What was slow once is tried again some day.
-            for other, (said, took) in list(runs.items()):
-                runs[other] = [said, round(took - 0.1 * (took - said), 4)]
-        said = plain_cost(self.definition, facts, choice.strategy)
-        name = history_name(choice.strategy, facts)
+            for other, (predicted, took) in list(runs.items()):
+                runs[other] = [predicted, round(took - 0.1 * (took - predicted), 4)]
         before = runs.get(name)
         if before is not None:  # half of what was known: one run may have met a busy machine
             seconds = math.sqrt(seconds * said * before[1] / before[0])
         runs[name] = [round(said, 4), round(seconds, 4)]
 
-    def _apply(self, choice: Choice, facts: Facts) -> None:
-        if choice.strategy is Strategy.FULL:
+    def _apply(self, plan: RefreshPlan) -> None:
+        if plan.strategy is Strategy.FULL:
             self._full()
-        elif self._is_small and (facts.in_memory or self._needs_spark):
-            self._change(choice, self._small_plan, small=True)
-        else:
-            self._change(choice, self._planned(small=False), small=False)
+            return
+        planner = self._planner
+        program = planner.small_program if plan.small else planner.program(small=False)
+        self._change(plan.strategy, program, small=plan.small)
 
-    def _change(self, choice: Choice, planned: _Planned | None, *, small: bool) -> None:
+    def _change(self, strategy: Strategy, planned: Prepared | None, *, small: bool) -> None:
         if planned is None:
             return
         layout = self.definition.layout
         assert layout is not None
         with ExitStack() as stack:
             run = self._running(stack, small=small, alone=self._is_alone)
-            if choice.strategy is Strategy.APPEND:
+            if strategy is Strategy.APPEND:
                 self._append(run, layout, small=small)
             elif small:
                 found = run.collect(planned.program, planned.compiled, planned.limit)
@@ -461,7 +349,7 @@ class Refresh:
     @property
     def _is_alone(self) -> bool:
         """Whether changes in memory are too many to be handed to Spark."""
-        return not self._fits(self._runtime.settings.local_rows)
+        return not self._planner.fits(self._runtime.settings.local_rows)
 
     def _running(self, stack: ExitStack, *, small: bool, alone: bool = False) -> Run:
         """A run, which ends with the stack."""
@@ -476,7 +364,7 @@ class Refresh:
         assert query is not None
         program = b.program(query)
         if small:
-            self._output.add(layout, run.collect(program, self._compiled(program)))
+            self._output.add(layout, run.collect(program, self._planner.compiled(program)))
         else:
             names = [column.name for column in layout.columns]
             self._output.add_frame(run.frame(program), names)
@@ -493,9 +381,11 @@ class Refresh:
         if keys:
             run.give(stored_delta.GROUPS_AGAIN, named)
         b = self._builder(small=True)
-        program = b.program(stored_delta.again(b, layout, self._types))
+        program = b.program(stored_delta.again(b, layout, self._planner.types))
         kinds = dict(zip(named.column_names, named.schema.types, strict=True))
-        return run.collect(program, self._compiled(program, {stored_delta.GROUPS_AGAIN: kinds}))
+        return run.collect(
+            program, self._planner.compiled(program, {stored_delta.GROUPS_AGAIN: kinds})
+        )
 
     def _again_frame(self, stack: ExitStack, layout: Layout, groups: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -505,7 +395,7 @@ class Refresh:
         named = [F.col(key).alias(f"k{n}") for n, key in enumerate(keys)]
         run.give_frame(stored_delta.GROUPS_AGAIN, groups.select(*named))
         b = self._builder(small=False)
-        return run.frame(b.program(stored_delta.again(b, layout, self._types)))
+        return run.frame(b.program(stored_delta.again(b, layout, self._planner.types)))
 
     def _full(self) -> None:
         """Compute all of it, and write what is different."""
@@ -515,12 +405,12 @@ class Refresh:
             if layout is None:
                 # Without a plan there is no telling what is different.
                 everything = self._all_rows(run, {})
-                self._output.overwrite(everything, list(self._stored_names))
+                self._output.overwrite(everything, list(self._planner.stored_names))
                 return
-            everything = self._all_rows(run, self._types)
+            everything = self._all_rows(run, self._planner.types)
             rows = exp.select(*map(column_of, layout.names)).from_(stored_delta.ALL)
             program = self._builder(small=False).program(
-                stored_delta.full(layout, rows, self._types)
+                stored_delta.full(layout, rows, self._planner.types)
             )
             bag = replace(layout, way=Way.BAG)
             if (few := self._if_few(everything)) is not None:
@@ -528,7 +418,9 @@ class Refresh:
                 small = self._running(stack, small=True)
                 small.give(stored_delta.ALL, few)
                 kinds = dict(zip(few.column_names, few.schema.types, strict=True))
-                found = small.collect(program, self._compiled(program, {stored_delta.ALL: kinds}))
+                found = small.collect(
+                    program, self._planner.compiled(program, {stored_delta.ALL: kinds})
+                )
                 self._output.change(bag, found, _nothing)
             else:
                 run.give_frame(stored_delta.ALL, everything)
@@ -541,7 +433,7 @@ class Refresh:
             return None
         with spark_faults():
             found = rows.limit(most + 1).toArrow()
-        kinds = [(self._stored_names[c.name], c.type) for c in self._output.info.columns]
+        kinds = [(self._planner.stored_names[c.name], c.type) for c in self._output.info.columns]
         return found.cast(pa.schema(kinds)) if found.num_rows <= most else None
 
 

@@ -28,19 +28,16 @@ from tailrace.store.table import scan_at
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import Definition, Input
 from tailrace.views.incremental.program import WEIGHT, State
+from tailrace.views.refresh.planner import Change, Source, key_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delta:
-    """What is known of a source's change before it is read."""
+class Delta(Change):
+    """A source's change, and how it is read."""
 
-    rows: int
-    rows_decoded: int  # to read it
-    fits: Callable[[int], bool]  # whether it may be held in memory by who takes so many rows
-    inserts_only: bool
     local: Callable[[], pa.Table]  # read into memory: the columns, then `_w`
     frame: Callable[[], DataFrame]  # the same as a DataFrame
 
@@ -68,12 +65,17 @@ class Sources:
         assert table is not None
         return table if wide else table.narrowed(self._definition.fields[name])
 
-    def keys(self) -> dict[str, list[str]]:
-        """The names of primary keys."""
+    def facts(self) -> dict[str, Source]:
+        """What a plan depends on."""
+        changed = self.changed
         return {
-            name: [c.name for c in given.table.key_columns]
+            name: Source(
+                rows=lambda name=name: self.end(name, State.NEW).rows,  # type: ignore[misc]
+                table=self.table(name),
+                key=key_of(given),
+                change=changed.get(name),
+            )
             for name, given in self.inputs.items()
-            if given.table is not None and given.table.key
         }
 
     def end(self, name: str, state: State, *, wide: bool = False) -> Scan:
