@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction
     from tailrace.views.refresh.explain import Explanation
     from tailrace.views.refresh.verify import Report as VerifyReport
-    from tailrace.views.views import View
+    from tailrace.views.view import View
 
 # Where each name is. They are imported when first used: `tailrace --help` needs none of them.
 _PLACES = {
@@ -67,7 +67,7 @@ _PLACES = {
     "Trigger": "propagation.trigger",
     "Usage": "propagation.history",
     "VerifyReport": "views.refresh.verify:Report",
-    "View": "views.views",
+    "View": "views.view",
     "as_of": "indexes.index",
     "connect": "lake",
     "consumer": "propagation.consumer",

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from tailrace.indexes.indexes import Indexes
     from tailrace.sql.result import Result
     from tailrace.views.refresh.explain import Explanation
-    from tailrace.views.views import View, Views
+    from tailrace.views.view import View
+    from tailrace.views.views import Views
 
 CATALOG_FILE = "catalog.sqlite"
 
@@ -342,7 +343,8 @@ class Lake:
 
     @cached_property
     def _views(self) -> Views:
-        from tailrace.views.views import Context, Views
+        from tailrace.views.view import Context
+        from tailrace.views.views import Views
 
         return Views(
             Context(

@@ -21,9 +21,10 @@ import sqlalchemy as sa
 from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.configuration import Configuration
-from tailrace.propagation import joblog
+from tailrace.propagation import claiming, joblog
+from tailrace.propagation.claiming import FencedError
 from tailrace.propagation.job import Claim, JobError, State, Work
-from tailrace.propagation.joblog import FencedError, NewJob
+from tailrace.propagation.joblog import NewJob
 from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete, updated
@@ -428,7 +429,7 @@ class World:
     def _claim(self, node: SimNode, flight: Flight) -> None:
         work = flight.work
         with self.database.lock() as connection:
-            claims = joblog.claim(
+            claims = claiming.claim(
                 connection, work, node=node.id, live=lambda _: self.live() | {node.id}
             )
         flight.claims = {claim.job.id: claim for claim in claims}
@@ -456,7 +457,7 @@ class World:
         try:
             with self.database.lock() as connection:
                 for claim in bundle:
-                    joblog.complete(connection, claim, claim.last.memory)
+                    claiming.complete(connection, claim, claim.last.memory)
         except FencedError:
             self.counts["fenced"] += 1
             self.note(f"{jobs} are fenced")
@@ -498,7 +499,7 @@ class World:
     def _fail(self, claim: Claim, *, permanent: bool) -> None:
         tries = claim.job.tries + 1
         with self.database.lock() as connection:
-            joblog.fail(
+            claiming.fail(
                 connection,
                 claim,
                 permanent=permanent,
@@ -515,7 +516,7 @@ class World:
                 if (row is not None and row.node == node.id and row.epoch == claim.job.epoch) or (
                     row is not None and row.node == node.id and row.dropped_at is not None
                 ):
-                    joblog.release(connection, job_id, node.id)
+                    claiming.release(connection, job_id, node.id)
         node.flights.remove(flight)
         node.runner.finished(flight.work)
 

@@ -23,14 +23,14 @@ import sqlalchemy as sa
 
 from tailrace.errors import InvalidError, NotFoundError, TailraceError, UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import graph, history, joblog, retry, versions
+from tailrace.propagation import claiming, graph, history, joblog, retry, versions
 from tailrace.propagation.changes import Changes, SourceChanges
+from tailrace.propagation.claiming import FencedError
 from tailrace.propagation.consumer import Consumer, JobContext, find_consumer, why_missing
 from tailrace.propagation.flight import Flight, Running
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import consuming
 from tailrace.propagation.job import Claim, Job, JobError, Kind
-from tailrace.propagation.joblog import FencedError
 from tailrace.propagation.reading import Reading, Readings
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store import lookup
@@ -120,7 +120,7 @@ class Iterations:
         if not all(self._may_begin(job) for job in work.jobs):
             return  # since it was planned, the node has come to stand back
         with self._runtime.database.lock() as connection:
-            claims = joblog.claim(connection, work, node=self._node_id, live=self._live)
+            claims = claiming.claim(connection, work, node=self._node_id, live=self._live)
         flight.claims = {claim.job.id: claim for claim in claims}
         self._runtime.step("claimed")
         if not claims:
@@ -321,7 +321,7 @@ class Iterations:
                 touched = _ids(connection, one.written, snapshot)
                 made = _enter_outputs(connection, claim, touched, one.job.owned, snapshot)
                 versions.enter(connection, claim, made.union(touched), snapshot)
-                joblog.complete(connection, claim, one.job.memory)
+                claiming.complete(connection, claim, one.job.memory)
                 # The commit is everybody's: its time is counted once.
                 more = time.monotonic() - consumed if one is done[-1] else 0.0
                 record = replace(
@@ -407,7 +407,7 @@ class Iterations:
         message = retry.message_of(error)
         record = replace(self._record(flight, claim, kind, running), error=message)
         with self._runtime.database.lock() as connection:
-            entered = joblog.fail(
+            entered = claiming.fail(
                 connection,
                 claim,
                 permanent=permanent,
@@ -450,7 +450,7 @@ class Iterations:
             with self._runtime.database.lock() as connection:
                 for claim in left.values():
                     job = claim.job
-                    joblog.release(connection, job.id, self._node_id, repeats=_repeats(job))
+                    claiming.release(connection, job.id, self._node_id, repeats=_repeats(job))
 
     def _report(self, job: Job, done: Iteration) -> None:
         fields = {

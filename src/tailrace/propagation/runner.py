@@ -23,7 +23,7 @@ from tailrace.catalog.database import in_batches
 from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import backlog, history, joblog, node, retry
+from tailrace.propagation import backlog, claiming, history, joblog, node, retry
 from tailrace.propagation.board import Board, Entry, GroupKey, group_key
 from tailrace.propagation.chain import link
 from tailrace.propagation.consumer import find_consumer
@@ -347,7 +347,7 @@ class Runner:
         if lost:
             with self._runtime.database.lock() as connection:
                 for job_id in lost:
-                    joblog.release(connection, job_id, self._node_id)
+                    claiming.release(connection, job_id, self._node_id)
 
     def keep_up(self) -> bool:
         """Every hour: store watermarks that moved in memory only, and delete what is old.

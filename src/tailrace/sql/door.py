@@ -10,7 +10,7 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.views.refresh.explain import Explanation
-from tailrace.views.views import View
+from tailrace.views.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

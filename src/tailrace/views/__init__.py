@@ -8,5 +8,6 @@ the change.
                   process or on Spark, `apply` to the stored table; `explain` and `verify`
 
 All of it is SQL trees until `execution`, the only place that starts Spark jobs. `definition` is
-what is known of one view, `consumer` the job that keeps it fresh, and `views` what users call.
+what is known of one view, and `resolve` how its query finds tables; `consumer` is the job that
+keeps it fresh; `views` and `view` are what users call.
 """

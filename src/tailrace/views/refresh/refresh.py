@@ -44,8 +44,8 @@ from tailrace.views.refresh.apply import Output
 from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
 from tailrace.views.refresh.execution import NeedsSparkError, Run, SourceData
 from tailrace.views.refresh.planner import FULL, REFUSED, Planner, Prepared, RefreshPlan
-from tailrace.views.refresh.resolve import defined
 from tailrace.views.refresh.sources import Sources
+from tailrace.views.resolve import definition_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,7 +122,7 @@ class Refresh:
 
     @cached_property
     def definition(self) -> Definition:
-        return defined(
+        return definition_at(
             self._runtime,
             self._options,
             at=self._job.to,

@@ -21,7 +21,7 @@ from tailrace.store.spark_faults import spark_faults
 from tailrace.store.table import scan_at
 from tailrace.views.definition import Definition, reader_of, reader_sql, with_tables
 from tailrace.views.incremental.identity import comparable
-from tailrace.views.refresh.resolve import defined
+from tailrace.views.resolve import definition_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -158,7 +158,9 @@ class _Recompute:
             return self._spark.sql(reader_sql(reader, self._name(frame), "spark"))
 
     def _defined(self, options: Mapping[str, Any]) -> Definition:
-        return defined(self._runtime, options, at=self._at, stored=self._stored, moment=self.moment)
+        return definition_at(
+            self._runtime, options, at=self._at, stored=self._stored, moment=self.moment
+        )
 
     def _stored(self, name: str) -> TableInfo | None:
         with self._runtime.database.read() as connection:

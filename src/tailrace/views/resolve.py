@@ -1,4 +1,7 @@
-"""How the query of a view that exists finds its tables."""
+"""How queries of views find the tables and views that they name.
+
+Of a view that exists, as its job says; of a new query, as they are called in a transaction.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,31 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from tailrace.errors import InvalidError
+from tailrace.errors import InvalidError, NotFoundError
 from tailrace.propagation import joblog
+from tailrace.propagation.jobs import VIEW, home_of
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo, fold, quoted_name
 from tailrace.store.spark_text import check_registered
+from tailrace.store.transaction import Transaction
 from tailrace.views.definition import (
     Definition,
     Find,
     Input,
     ViewInput,
     define,
+    output_names,
     reader_of,
     table_input,
+    unbuilt_input,
 )
 
 # Gives the stored table of another view by its name.
 Stored = Callable[[str], TableInfo | None]
 
 
-def defined(
+def definition_at(
     runtime: Runtime,
     options: Mapping[str, Any],
     *,
@@ -59,3 +66,38 @@ def defined(
     found = define(options["query"], finder(options), moment)
     check_registered(runtime.spark, found.functions)
     return found
+
+
+def finder(txn: Transaction, views: dict[str, int]) -> Find:
+    """How a new view's query finds what it names; views are entered in `views`."""
+
+    def find(schema: str, name: str) -> Input:
+        full = quoted_name(schema, name)
+        runtime = txn.runtime
+        with runtime.database.read() as connection:
+            job = joblog.find(connection, runtime.tenant, home_of(full), VIEW)
+        if job is not None and job.kind == VIEW:
+            views[fold(full)] = job.id
+            return _view_input(txn, job.id, job.spec.consumer)
+        try:
+            return table_input(txn.info(full))
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"there is no table or view {schema}.{name}: lake.tables() and lake.views() list "
+                "what there is"
+            ) from error
+
+    return find
+
+
+def _view_input(txn: Transaction, job_id: int, options: Mapping[str, Any]) -> Input:
+    made = define(options["query"], finder(txn, {}))
+    try:
+        table = txn.info(options["table"])
+    except NotFoundError:
+        names = output_names(made) or []
+        reader = reader_of(made, names)
+        given = ViewInput(job=job_id, reader=reader, definition=made)
+        return unbuilt_input(str(options["table"]), given)
+    reader = reader_of(made, [c.name for c in table.columns])
+    return table_input(table, ViewInput(job=job_id, reader=reader, definition=made))

@@ -1,0 +1,195 @@
+"""Claims: a node enters jobs as running before it runs them, and what came of it afterwards.
+
+Always true: all of it happens under the commit lock. What is entered for a claim compares the job's
+epoch, and so has no effect once the job was dropped, canceled or taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tailrace.catalog import tables as t
+from tailrace.errors import ConflictError
+from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
+from tailrace.propagation.joblog import job_of, next_number, records_by_id, write
+from tailrace.store import lookup
+
+_J = t.job.c
+
+
+class FencedError(ConflictError):
+    """The job was dropped, canceled or taken over: what this iteration did must not commit."""
+
+
+def claim(
+    connection: sa.Connection, work: Work, *, node: str, live: Callable[[sa.Connection], set[str]]
+) -> list[Claim]:
+    """Enter the work's jobs as running on a node: those that still are as they were planned.
+
+    Of jobs that commit together all or none. `live` gives the nodes that are alive: what others
+    have claimed is theirs as long as they are.
+    """
+    claims: list[Claim] = []
+    if work.to < lookup.oldest_snapshot(connection):
+        return claims  # purged since it was planned; from the claim on, it is not
+    members = {member.job.id: member for member in work.members}
+    beneath = {i for member in work.members for i in member.job.upstream}
+    found = records_by_id(connection, {*members, *beneath})
+    alive: set[str] | None = None
+
+    def is_free(job: JobRecord) -> bool:
+        nonlocal alive
+        if job.node is not None and alive is None:
+            alive = live(connection)
+        return job.node is None or job.node not in (alive or ())
+
+    def may_claim(member: Member) -> bool:
+        job = found.get(member.job.id)
+        if job is None or not _is_as_planned(job, member.job, work.to):
+            return False
+        at_rest = job.state is State.COMPLETED and job.node is None
+        return at_rest or (job.state is State.RUNNING and is_free(job))
+
+    def stands(member: Member, bundle: tuple[int, ...]) -> bool:
+        """Whether what it stands on is where it was planned to be, or comes along."""
+        for job_id in member.job.upstream:
+            job = found.get(job_id)
+            if job is None or job.dropped_at is not None:
+                return False
+            at_rest = job.claim_to is None and is_free(job)
+            there = at_rest and job.watermark is not None and job.watermark <= work.to
+            if job_id not in bundle and not there:
+                return False
+        return True
+
+    for bundle in work.bundles():
+        some = [members[job_id] for job_id in bundle]
+        if all(may_claim(member) and stands(member, bundle) for member in some):
+            claims += [_claim(connection, found[m.job.id], m, work.to, node) for m in some]
+    return claims
+
+
+def _is_as_planned(now: JobRecord, before: Job, to: int) -> bool:
+    """Whether a job is still what it was when it was planned to go to a snapshot."""
+    if now.dropped_at is not None or now.epoch != before.epoch:
+        return False
+    return now.watermark == before.watermark and _leads_to(now.claim_to, before, to)
+
+
+def _leads_to(claim_to: int | None, job: Job, to: int) -> bool:
+    """Whether what was begun and not ended may end at a snapshot.
+
+    One that stands on others may have to go further: they went on without it.
+    """
+    return claim_to is None or claim_to == to or (bool(job.upstream) and claim_to < to)
+
+
+def _claim(
+    connection: sa.Connection, before: JobRecord, member: Member, to: int, node: str
+) -> Claim:
+    left = before.state is State.RUNNING
+    epoch = before.epoch + (1 if left else 0)
+    values = {
+        "state": State.RUNNING,
+        "watermark": member.since,
+        "claim_to": to,
+        "catches_up": int(member.catches_up),
+        "node_id": node,
+        "epoch": epoch,
+    }
+    lsn = next_number(connection, "lsn")
+    connection.execute(sa.update(t.job).where(_J.job_id == before.id).values(lsn=lsn, **values))
+    job = replace(
+        job_of(before, member.job.sources, member.job.upstream),
+        state=State.RUNNING,
+        watermark=member.since,
+        claim_to=to,
+        catches_up=member.catches_up,
+        node=node,
+        epoch=epoch,
+        lsn=lsn,
+    )
+    return Claim(job=job, since=member.since, to=to, spec=before.spec, last=before.last)
+
+
+def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
+    """That the job is still as this claim left it."""
+    return [
+        _J.epoch == claim.job.epoch,
+        _J.node_id == claim.job.node,
+        _J.watermark.is_not_distinct_from(claim.since),
+    ]
+
+
+# A job that was paused while it ran stays paused.
+_AT_REST = sa.case((_J.state == State.RUNNING, State.COMPLETED.value), else_=_J.state)
+
+
+def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any]) -> None:
+    """Move the watermark to where the iteration has read; FencedError if it may not."""
+    done = write(
+        connection,
+        claim.job.id,
+        *_ours(claim),
+        state=_AT_REST,
+        watermark=claim.to,
+        claim_to=None,
+        node_id=None,
+        tries=0,
+        retry_at=None,
+        status=LastRun(memory=memory).to_json(),
+    )
+    if not done:
+        raise FencedError(f"{claim.job.label} was stopped: this iteration is not committed")
+
+
+def fail(
+    connection: sa.Connection,
+    claim: Claim,
+    *,
+    permanent: bool,
+    tries: int,
+    retry_at: datetime | None,
+    error: JobError,
+    repeats: bool = True,
+) -> bool:
+    """Put a job to rest with its error; it keeps its watermark and, if it `repeats`, its claim.
+
+    The epoch rises: a thread that could not be ended must not commit in a later try's name.
+    """
+    failed = sa.case((_J.state == State.RUNNING, State.ERROR.value), else_=_J.state)
+    return write(
+        connection,
+        claim.job.id,
+        *_ours(claim),
+        state=failed if permanent else _AT_REST,
+        epoch=_J.epoch + 1,
+        node_id=None,
+        **({} if repeats else {"claim_to": None}),
+        tries=tries,
+        retry_at=retry_at,
+        status=claim.last.with_error(error).to_json(),
+    )
+
+
+def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool = True) -> None:
+    """Say that a node runs nothing more for a job, whatever has become of the job.
+
+    Of a dropped job too: who dropped it may be waiting for this.
+    """
+    connection.execute(
+        sa.update(t.job)
+        .where(_J.job_id == job_id, _J.node_id == node)
+        .values(
+            lsn=next_number(connection, "lsn"),
+            epoch=_J.epoch + 1,
+            node_id=None,
+            state=_AT_REST,
+            **({} if repeats else {"claim_to": None}),
+        )
+    )
