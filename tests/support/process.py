@@ -21,9 +21,10 @@ HOST = "127.0.0.1"
 # A Spark of the tests lives for a short while and asks most queries once: compiling them well and
 # collecting garbage beside the work would take more time than it saves. Compiled that way, code has
 # little room by default, and once that is full all else is interpreted. With room for young objects
-# from the start, most die before anyone collects them.
+# from the start, most die before anyone collects them. Spark's own classes need no verification.
 JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn400m"
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn400m "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
 
