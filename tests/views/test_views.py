@@ -249,6 +249,7 @@ def test_a_minimum_that_goes_is_looked_for_again(lake: tailrace.Lake) -> None:
     assert view.verify().ok
 
 
+@pytest.mark.early
 def test_a_change_too_large_for_memory_is_left_to_spark(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
@@ -300,6 +301,7 @@ def test_rows_that_a_small_change_leads_to_may_be_too_many_for_memory(
         assert view.verify().ok
 
 
+@pytest.mark.early
 def test_operators_that_only_spark_has(lake: tailrace.Lake) -> None:
     lake.create_table(
         "docs", {"id": "bigint", "tags": "array<string>", "at": "struct<x: int, y: int>"}

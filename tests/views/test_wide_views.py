@@ -12,6 +12,8 @@ from tests.views.test_rules import SEED
 if TYPE_CHECKING:
     import tailrace
 
+pytestmark = pytest.mark.early  # Spark takes long to plan these
+
 WIDTH = 200
 
 
