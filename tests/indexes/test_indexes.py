@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import tables as t
-from tailrace.indexes.rows import is_steady
+from tailrace.indexes.rows import is_deterministic
 from tests.indexes.model import keys, scores, scores_of
 from tests.support.lakes import configure
 from tests.support.process import wait_until
@@ -768,7 +768,7 @@ def test_conditions_that_only_spark_can_read(sqlite_lake: tailrace.Lake) -> None
     ],
 )
 def test_conditions_about_the_moment_are_not_remembered(where: str, steady: bool) -> None:
-    assert is_steady(where) is steady
+    assert is_deterministic(where) is steady
 
 
 def test_a_table_that_is_dropped_in_a_transaction_takes_its_indexes_along(

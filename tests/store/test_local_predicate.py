@@ -14,7 +14,7 @@ import pytest
 
 import tailrace
 from tailrace.store import lookup, predicate
-from tailrace.store.local_predicate import find, say
+from tailrace.store.local_predicate import find, translate_condition
 from tailrace.store.scan import to_arrow_with_places
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def lake(sqlite_lake: tailrace.Lake) -> tailrace.Lake:
 
 
 def matching_here(lake: tailrace.Lake, scan: Scan, condition: str) -> Places | None:
-    said = say(condition, scan.table)
-    return None if said is None else find(lake.runtime, scan, said)
+    translated = translate_condition(condition, scan.table)
+    return None if translated is None else find(lake.runtime, scan, translated)
 
 
 def as_lists(places: Places) -> dict[int, list[int]]:

@@ -13,7 +13,7 @@ from tailrace.arguments import Name, Seconds, checked, show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.reader import Hits, Opener, Reader
-from tailrace.indexes.rows import is_steady, matching_places, read_rows
+from tailrace.indexes.rows import is_deterministic, matching_places, read_rows
 from tailrace.indexes.segment import parts_at
 from tailrace.indexes.state import Head, head_of, state_at
 from tailrace.indexes.upkeep import Upkeep
@@ -260,7 +260,7 @@ class Index:
                 )
             return opener.open(state, tail=tail)
 
-        if where is not None and not is_steady(where):
+        if where is not None and not is_deterministic(where):
             return make()
         return opener.reader(self._job_id, (head.version, at, tail, where), make)
 

@@ -15,7 +15,7 @@ from tailrace.errors import InvalidError
 from tailrace.indexes.reader import Hits
 from tailrace.indexes.rowmap import Gone
 from tailrace.indexes.state import State
-from tailrace.spark_sql.steadiness import CHANCE, MOMENT, SESSION, unsteady
+from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 from tailrace.store import lookup, predicate
 from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
@@ -35,14 +35,14 @@ def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
     return predicate.matching(runtime, state.scan, where, stats)
 
 
-def is_steady(where: str) -> bool:
+def is_deterministic(where: str) -> bool:
     """Whether a condition is true of the same rows whenever it is asked."""
     try:
         tree = spark_sql.parse_one(where)
     except SqlglotError:
         # Spark may know better, as of a column called desc.
-        return _words(where).isdisjoint(CHANCE | MOMENT | SESSION)
-    return next(unsteady(tree), None) is None
+        return _words(where).isdisjoint(NONDETERMINISTIC | MOMENT | SESSION)
+    return next(nondeterministic_calls(tree), None) is None
 
 
 def _words(where: str) -> set[str]:

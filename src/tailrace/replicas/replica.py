@@ -20,7 +20,7 @@ from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
 from tailrace.propagation.job import Kind
-from tailrace.spark_sql.steadiness import unsteady
+from tailrace.spark_sql.determinism import nondeterministic_calls
 from tailrace.spark_sql.types import quote, spark_type
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo
@@ -182,7 +182,7 @@ def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
         raise InvalidError(f"cannot read the condition {where!r}: it is not one expression")
     if tree.find(exp.Subquery, exp.Select, exp.AggFunc, exp.Window, exp.Explode):
         raise InvalidError(f"the condition {where!r} must be about one row")
-    for name in unsteady(tree):
+    for name in nondeterministic_calls(tree):
         raise InvalidError(f"the condition {where!r} does not always say the same of a row: {name}")
     if isinstance(tree, exp.Literal | exp.Null):
         raise InvalidError(f"{where!r} is no condition: write a comparison, as in 'amount > 0'")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tailrace.spark_sql.words import Kind, Word
+from tailrace.spark_sql.lexer import Lexeme, LexemeKind
 
 # Functions with a FROM between their arguments.
 _WITH_FROM = ("EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "OVERLAY")
@@ -41,20 +41,20 @@ class _Level:
     begins: bool = False  # whether one may follow now
 
 
-def relations(words: Sequence[Word]) -> Iterator[Word]:
+def relations(lexemes: Sequence[Lexeme]) -> Iterator[Lexeme]:
     """The first word of each name that Spark may take for a table."""
     levels = [_Level()]
     place = 0
-    while place < len(words):
-        word, level = words[place], levels[-1]
-        if level.begins and _may_name(words, place):
-            last = _end_of_name(words, place)
-            if _at(words, last + 1) != "(":  # else a function
+    while place < len(lexemes):
+        word, level = lexemes[place], levels[-1]
+        if level.begins and _may_name(lexemes, place):
+            last = _end_of_name(lexemes, place)
+            if _at(lexemes, last + 1) != "(":  # else a function
                 yield word
             level.begins = False
             place = last
         elif word.text == "(":
-            opener = words[place - 1].keyword if place else ""
+            opener = lexemes[place - 1].keyword if place else ""
             levels.append(_Level(opener=opener, lists_tables=level.begins, begins=level.begins))
             level.begins = False
         elif word.text == ")":
@@ -64,78 +64,78 @@ def relations(words: Sequence[Word]) -> Iterator[Word]:
         elif word.text == ".":
             place += 1  # what follows is part of a name, whatever it is
         else:
-            _follow(level, words, place)
+            _follow(level, lexemes, place)
         place += 1
 
 
-def _may_name(words: Sequence[Word], place: int) -> bool:
-    word, after = words[place], _at(words, place + 1)
+def _may_name(lexemes: Sequence[Lexeme], place: int) -> bool:
+    word, after = lexemes[place], _at(lexemes, place + 1)
     if word.keyword in (*_BEFORE, *_VALUES):
         return after == "." or (word.keyword in _BEFORE and after in ("", ")", ","))
     return word.is_name
 
 
-def _at(words: Sequence[Word], place: int) -> str:
+def _at(lexemes: Sequence[Lexeme], place: int) -> str:
     """The text at a place; empty beyond the ends."""
-    return words[place].text if 0 <= place < len(words) else ""
+    return lexemes[place].text if 0 <= place < len(lexemes) else ""
 
 
-def _end_of_name(words: Sequence[Word], place: int) -> int:
-    while _at(words, place + 1) == "." and place + 2 < len(words):
+def _end_of_name(lexemes: Sequence[Lexeme], place: int) -> int:
+    while _at(lexemes, place + 1) == "." and place + 2 < len(lexemes):
         place += 2
     return place
 
 
-def _follow(level: _Level, words: Sequence[Word], place: int) -> None:
+def _follow(level: _Level, lexemes: Sequence[Lexeme], place: int) -> None:
     """What a word changes for those that follow."""
     word, before, after = (
-        words[n].keyword if 0 <= n < len(words) else "" for n in (place, place - 1, place + 1)
+        lexemes[n].keyword if 0 <= n < len(lexemes) else "" for n in (place, place - 1, place + 1)
     )
-    if word == "FROM" and (level.opener in _WITH_FROM or _compares(words, place)):
+    if word == "FROM" and (level.opener in _WITH_FROM or _compares(lexemes, place)):
         level.begins = False
     elif word in ("FROM", "JOIN"):
         level.lists_tables = level.begins = True
     elif word == "TABLE":
         level.begins = True
-    elif word == "WITH" and _begins_queries(words, place):
+    elif word == "WITH" and _begins_queries(lexemes, place):
         level.lists_tables = level.begins = False
-    elif word == "SELECT" and not (level.lists_tables and _may_be_alias(words, place)):
+    elif word == "SELECT" and not (level.lists_tables and _may_be_alias(lexemes, place)):
         level.opener = ""
         level.lists_tables = level.begins = False
-    elif not level.begins and _ends_tables(words, place, word, before, after):
+    elif not level.begins and _ends_tables(lexemes, place, word, before, after):
         level.lists_tables = False
     elif word not in ("LATERAL", "STREAM"):
         level.begins = False
 
 
-def _begins_queries(words: Sequence[Word], place: int) -> bool:
+def _begins_queries(lexemes: Sequence[Lexeme], place: int) -> bool:
     """Whether WITH is followed by named queries; the name of a table is followed by an alias."""
-    name = place + 2 if _at(words, place + 1).upper() == "RECURSIVE" else place + 1
-    first = _at(words, place - 1) in ("", "(")
-    return first and _at(words, name + 1).upper() in ("AS", "(")
+    name = place + 2 if _at(lexemes, place + 1).upper() == "RECURSIVE" else place + 1
+    first = _at(lexemes, place - 1) in ("", "(")
+    return first and _at(lexemes, name + 1).upper() in ("AS", "(")
 
 
-def _ends_tables(words: Sequence[Word], place: int, word: str, before: str, after: str) -> bool:
+def _ends_tables(lexemes: Sequence[Lexeme], place: int, word: str, before: str, after: str) -> bool:
     """Whether commas are no longer between tables, beyond doubt: most keywords may be aliases."""
     return (
         (word == "BY" and before in _LISTS)
         or (word == "LATERAL" and after == "VIEW")
-        or (word == "WINDOW" and _at(words, place + 2).upper() == "AS")
-        or words[place].text == "|>"
+        or (word == "WINDOW" and _at(lexemes, place + 2).upper() == "AS")
+        or lexemes[place].text == "|>"
     )
 
 
-def _may_be_alias(words: Sequence[Word], place: int) -> bool:
+def _may_be_alias(lexemes: Sequence[Lexeme], place: int) -> bool:
     """Whether a SELECT after a FROM can be the alias of a table: FROM t SELECT, u."""
-    if words[place - 1].keyword in _BETWEEN_QUERIES or place + 1 >= len(words):
+    if lexemes[place - 1].keyword in _BETWEEN_QUERIES or place + 1 >= len(lexemes):
         return False
-    after = words[place + 1]
-    return after.keyword in _AFTER_ALIAS or (after.kind is Kind.MARK and after.text != "*")
+    after = lexemes[place + 1]
+    return after.keyword in _AFTER_ALIAS or (after.kind is LexemeKind.MARK and after.text != "*")
 
 
-def _compares(words: Sequence[Word], place: int) -> bool:
+def _compares(lexemes: Sequence[Lexeme], place: int) -> bool:
     """Whether a FROM is that of a IS [NOT] DISTINCT FROM b."""
-    keywords = [word.keyword for word in words[max(place - 4, 0) : place]]
+    keywords = [word.keyword for word in lexemes[max(place - 4, 0) : place]]
     if keywords[-3:] == ["IS", "NOT", "DISTINCT"]:
         left = place - 4
     elif keywords[-2:] == ["IS", "DISTINCT"]:
@@ -144,5 +144,5 @@ def _compares(words: Sequence[Word], place: int) -> bool:
         return False
     if left < 0:
         return False
-    given = words[left]
-    return given.text == ")" or (given.kind is not Kind.MARK and given.keyword != "SELECT")
+    given = lexemes[left]
+    return given.text == ")" or (given.kind is not LexemeKind.MARK and given.keyword != "SELECT")

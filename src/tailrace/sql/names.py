@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql import types
-from tailrace.spark_sql.words import RefusedError, without_comments
+from tailrace.spark_sql.lexer import RefusedError, without_comments
 from tailrace.sql import searches, system
 from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest

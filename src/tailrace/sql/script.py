@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from tailrace.spark_sql import words
+from tailrace.spark_sql import lexer
 from tailrace.sql.fault import Span, fault
 
 # What opens a string or a name, and how a message calls it.
@@ -44,7 +44,7 @@ def statements(text: str) -> Iterator[Statement]:
 def is_complete(text: str) -> bool:
     """Whether a text ends with a semicolon, for a shell that asks for more lines until then."""
     try:
-        tokens = words.tokens_of(text)
+        tokens = lexer.tokens_of(text)
     except TokenError:
         return False
     return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
@@ -53,7 +53,7 @@ def is_complete(text: str) -> bool:
 def tokens_of(text: str) -> list[Token]:
     """All tokens; a string or comment that never ends is an InvalidError."""
     try:
-        return words.tokens_of(text)
+        return lexer.tokens_of(text)
     except TokenError as error:
         span, message = _unended(text)
         raise fault(text, span, message, hint="close it with the same mark") from error

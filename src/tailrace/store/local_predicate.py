@@ -1,7 +1,7 @@
 """The rows of a table that a condition is true of, found in this process.
 
-Always true: what is found is what Spark would find; nothing is said of conditions of which that is
-not certain. Each thread holds a row group at a time, with the columns that the condition names.
+Always true: what is found is what Spark would find; conditions of which that is not certain are
+left to Spark. Each thread holds a row group at a time, with the columns that the condition names.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from tailrace import spark_sql
 from tailrace.spark_sql.duckdb.engine import execute
-from tailrace.spark_sql.duckdb.expressions import typed
-from tailrace.spark_sql.duckdb.kinds import BIGINT, DiffersError, duck_type
-from tailrace.spark_sql.duckdb.typed import Typed, condition
+from tailrace.spark_sql.duckdb.expressions import translate
+from tailrace.spark_sql.duckdb.translated import Translated, condition
+from tailrace.spark_sql.duckdb.type_rules import BIGINT, DiffersError, duck_type
 from tailrace.store.deletes import NOTHING, Positions
 from tailrace.store.parallel import each
 from tailrace.store.pieces import piece_without, read
@@ -30,34 +30,34 @@ _ROWS = "rows"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class TranslatedCondition:
     """A condition as DuckDB is asked about it."""
 
     sql: str  # a query for the positions of rows
     columns: tuple[Column, ...]  # that it needs
 
 
-def say(predicate: str, table: TableInfo) -> Said | None:
+def translate_condition(predicate: str, table: TableInfo) -> TranslatedCondition | None:
     """A condition with Spark's meaning; None if Spark has to be asked."""
     try:
-        return _said(predicate, table)
+        return _translate(predicate, table)
     except (DiffersError, sqlglot.errors.SqlglotError, RecursionError):
         return None
 
 
-def find(runtime: Runtime, scan: Scan, said: Said) -> dict[int, Positions] | None:
+def find(runtime: Runtime, scan: Scan, where: TranslatedCondition) -> dict[int, Positions] | None:
     """The places of a scan's rows for which a condition is true; None if Spark has to be asked."""
-    names = [_label(column) for column in said.columns]
+    names = [_label(column) for column in where.columns]
     given_up = Event()
 
     def find_in(live: LiveFile) -> Positions:
         dead = live.dead(runtime, scan.at) if live.has_deletes else NOTHING.positions
         every = [NOTHING.positions]
-        for positions, rows in read(runtime.storage, piece_without(live.file, dead), said.columns):
+        for positions, rows in read(runtime.storage, piece_without(live.file, dead), where.columns):
             if given_up.is_set():
                 break
             held = pa.table([*rows.columns, pa.array(positions)], names=[*names, POS])
-            found = execute(said.sql, {POS: BIGINT}, {_ROWS: held}, limit=held.num_rows)
+            found = execute(where.sql, {POS: BIGINT}, {_ROWS: held}, limit=held.num_rows)
             if found is None:
                 given_up.set()
                 break
@@ -69,25 +69,25 @@ def find(runtime: Runtime, scan: Scan, said: Said) -> dict[int, Positions] | Non
     return None if given_up.is_set() else found
 
 
-def _said(predicate: str, table: TableInfo) -> Said:
+def _translate(predicate: str, table: TableInfo) -> TranslatedCondition:
     used: dict[int, Column] = {}
 
-    def column(tree: exp.Column) -> Typed:
+    def column(tree: exp.Column) -> Translated:
         named = [c for c in table.columns if c.name.casefold() == tree.name.casefold()]
         if len(named) != 1 or tree.table:
             raise DiffersError(f"{len(named)} columns called {tree.sql('spark')}")
         duck_type(named[0].type)
         used[named[0].id] = named[0]
-        return Typed(_name(_label(named[0])), named[0].type)
+        return Translated(_name(_label(named[0])), named[0].type)
 
     tree = spark_sql.parse_one(predicate)
     if tree.find(exp.Query, exp.AggFunc, exp.Window):
         raise DiffersError("a condition about more than one row")
-    where = condition(typed(tree, column))
+    where = condition(translate(tree, column))
     if not used:
         raise DiffersError("a condition about no column")
     query = exp.select(_name(POS)).from_(_ROWS).where(where, copy=False)
-    return Said(sql=query.sql("duckdb"), columns=tuple(used.values()))
+    return TranslatedCondition(sql=query.sql("duckdb"), columns=tuple(used.values()))
 
 
 def _name(name: str) -> exp.Column:

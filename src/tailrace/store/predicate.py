@@ -49,24 +49,26 @@ def matching(
     """The places of a scan's rows for which a predicate is true."""
     predicate = check_condition(runtime.spark, predicate, of=scan.table.full_name)
     conditions = list(necessary_conditions(predicate, scan.table))
-    said = local.say(predicate, scan.table)
+    translated = local.translate_condition(predicate, scan.table)
     asked = {column.id for column, _, _ in conditions}
-    asked |= {column.id for column in said.columns} if said is not None else set()
+    asked |= {column.id for column in translated.columns} if translated is not None else set()
     known = read_stats(asked) if asked else {}
     files = tuple(live for live in scan.files if _may_match(live, conditions, known))
     pruned = Scan(table=scan.table, at=scan.at, files=files)
-    if said is not None and _is_small(runtime, pruned, said, known):
-        here = local.find(runtime, pruned, said)
+    if translated is not None and _is_small(runtime, pruned, translated, known):
+        here = local.find(runtime, pruned, translated)
         if here is not None:
             return here
     return _with_spark(runtime, pruned, predicate)
 
 
-def _is_small(runtime: Runtime, scan: Scan, said: local.Said, known: Stats) -> bool:
+def _is_small(
+    runtime: Runtime, scan: Scan, translated: local.TranslatedCondition, known: Stats
+) -> bool:
     """Whether this process may read the columns that a condition needs."""
     limits = runtime.settings
     own = [_stats(live, known) for live in scan.files]
-    size = sum(s[c.id].size for s in own for c in said.columns if c.id in s)
+    size = sum(s[c.id].size for s in own for c in translated.columns if c.id in s)
     return scan.rows <= limits.memory_rows and size <= limits.local_bytes
 
 

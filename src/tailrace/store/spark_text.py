@@ -1,6 +1,6 @@
 """A user's text on its way to Spark: a query, or a condition.
 
-Always true of a text that passed: Spark cuts it into the same words as we do (`spark_sql.words`),
+Always true of a text that passed: Spark cuts it into the same words as we do (`spark_sql.lexer`),
 looks up no tables in it but those that we have found (`relations`), and calls no functions but
 those on the list (`allowed_functions`). What is in doubt is refused. All doors come through here:
 SQL, deletes, views, replicas, searches.
@@ -18,8 +18,8 @@ from sqlglot.errors import TokenError
 
 from tailrace.errors import InvalidError
 from tailrace.spark_sql.allowed_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
+from tailrace.spark_sql.lexer import Lexeme, LexemeKind, RefusedError, lexemes_of, without_comments
 from tailrace.spark_sql.relations import relations
-from tailrace.spark_sql.words import Kind, RefusedError, Word, without_comments, words_of
 from tailrace.store.schema import fold
 from tailrace.store.spark_session import SparkProvider
 
@@ -31,12 +31,12 @@ _VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
 _OF_QUERIES = ("SELECT", "FROM", "WITH", "VALUES", "TABLE")
 
 
-def check_query(text: str, tree: exp.Expr) -> tuple[Word, ...]:
+def check_query(text: str, tree: exp.Expr) -> tuple[Lexeme, ...]:
     """Refuse what must not reach Spark of a query without comments, which has this tree.
 
     Returns the functions that are none of Spark's: see `check_registered`.
     """
-    words = words_of(text)
+    words = lexemes_of(text)
     if not isinstance(tree, exp.Query | exp.Values) or tree.find(exp.DML):
         raise RefusedError("this is not a query", end=len(text))
     unknown = _check(text, words, tree)
@@ -57,7 +57,7 @@ def check_printed(tree: exp.Expr) -> None:
         text = tree.sql("spark")
     except RecursionError as error:
         raise InvalidError("the query is nested too deeply") from error
-    words = words_of(text)
+    words = lexemes_of(text)
     _check(text, words, tree)
     seen = {_parts(table)[0].name for table in tree.find_all(exp.Table)}
     for word in relations(words):
@@ -112,7 +112,7 @@ def check_condition(spark: SparkProvider, condition: str, *, of: str) -> str:
     """A condition about one row of a table, as Spark may get it."""
     try:
         text = without_comments(condition)
-        words = words_of(text)
+        words = lexemes_of(text)
         for before, word in pairwise(words):
             opens = before.text == "(" and word.keyword in _OF_QUERIES
             if opens or (before.keyword == "TABLE" and word.text == "("):
@@ -126,7 +126,7 @@ def check_condition(spark: SparkProvider, condition: str, *, of: str) -> str:
     return text
 
 
-def check_registered(spark: SparkProvider, functions: Iterable[Word]) -> None:
+def check_registered(spark: SparkProvider, functions: Iterable[Lexeme]) -> None:
     """Refuse functions that are not the operator's own, registered in the session."""
     unknown = list(functions)
     known = users_functions(spark()) if unknown else set()
@@ -161,14 +161,14 @@ def _parts(table: exp.Table) -> list[exp.Expr]:
     return [part for part in parts if part is not None]
 
 
-def _unseen(word: Word) -> RefusedError:
+def _unseen(word: Lexeme) -> RefusedError:
     return word.refused(
         f"Spark may take {word.text} for a table here",
         hint="put a column that is called like a keyword in backticks",
     )
 
 
-def _check(text: str, words: list[Word], tree: exp.Expr | None = None) -> tuple[Word, ...]:
+def _check(text: str, words: list[Lexeme], tree: exp.Expr | None = None) -> tuple[Lexeme, ...]:
     variable = _VARIABLE.search(text)
     if variable is not None:
         raise RefusedError(
@@ -178,7 +178,7 @@ def _check(text: str, words: list[Word], tree: exp.Expr | None = None) -> tuple[
             hint="write '$' || '{…}', or pass the text as a parameter",
         )
     for before, word in pairwise(words):
-        if before.keyword == "USING" and word.kind is Kind.STRING:
+        if before.keyword == "USING" and word.kind is LexemeKind.STRING:
             raise before.refused("a query cannot run a program", upto=word)
         if before.keyword == "INSERT" and word.keyword in ("INTO", "OVERWRITE"):
             raise before.refused("this is not a query", upto=word)
@@ -187,7 +187,7 @@ def _check(text: str, words: list[Word], tree: exp.Expr | None = None) -> tuple[
     return tuple(word for word in _unknown(words) if word.name.lower() not in aliases)
 
 
-def _unknown(words: list[Word]) -> Iterator[Word]:
+def _unknown(words: list[Lexeme]) -> Iterator[Lexeme]:
     """Functions that are none of Spark's; those of Spark's that are not allowed are refused."""
     for place, (word, after) in enumerate(pairwise(words)):
         if after.text != "(" or not word.is_name:

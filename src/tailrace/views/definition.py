@@ -17,9 +17,9 @@ from sqlglot import exp
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError
-from tailrace.spark_sql.steadiness import DAY, INSTANT, called, is_moment
+from tailrace.spark_sql.determinism import DAY, INSTANT, called, is_moment
+from tailrace.spark_sql.lexer import Lexeme, without_comments
 from tailrace.spark_sql.types import spark_type
-from tailrace.spark_sql.words import Word, without_comments
 from tailrace.store.schema import TableInfo, fold, quoted_name, split_name
 from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
 from tailrace.views.incremental.layout import VISIBLE, Layout, layout_of
@@ -64,7 +64,7 @@ class Definition:
     tree: exp.Query  # without stars, and with the moment in place of its functions
     inputs: dict[str, Input] = field(default_factory=dict)  # by the folded name in the query
     moments: tuple[str, ...] = ()
-    functions: tuple[Word, ...] = ()  # that it calls, and that are none of Spark's
+    functions: tuple[Lexeme, ...] = ()  # that it calls, and that are none of Spark's
     layout: Layout | None = None
     reason: str = ""  # why there is no layout
     types: dict[str, exp.DataType] = field(default_factory=dict)  # of the plan's columns
@@ -88,7 +88,7 @@ def name_of(table: TableInfo) -> str:
     return quoted_name(table.schema, table.name)
 
 
-def parse(text: object) -> tuple[exp.Query, tuple[Word, ...]]:
+def parse(text: object) -> tuple[exp.Query, tuple[Lexeme, ...]]:
     """One query in Spark SQL, and the functions in it that are none of Spark's."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidError("a view needs a query: SELECT …")

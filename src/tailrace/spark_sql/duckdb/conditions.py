@@ -4,140 +4,142 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tailrace.spark_sql.duckdb import kinds
+from tailrace.spark_sql.duckdb import type_rules
 from tailrace.spark_sql.duckdb.arithmetic import decimals, operands, plain_zero
 from tailrace.spark_sql.duckdb.dates import day_of
-from tailrace.spark_sql.duckdb.kinds import BOOLEAN, DATE, TEXT, DiffersError
-from tailrace.spark_sql.duckdb.typed import (
+from tailrace.spark_sql.duckdb.translated import (
     Rule,
-    Say,
-    Typed,
+    Translate,
+    Translated,
     apply,
     cast_tree,
     condition,
     only,
-    together,
+    to_common_type,
 )
+from tailrace.spark_sql.duckdb.type_rules import BOOLEAN, DATE, TEXT, DiffersError
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 
 
-def _compared(a: Typed, b: Typed) -> tuple[exp.Expr, exp.Expr]:
-    if a.kind != b.kind and kinds.is_exact(a.kind) and kinds.is_exact(b.kind):
+def _compared(a: Translated, b: Translated) -> tuple[exp.Expr, exp.Expr]:
+    if a.type != b.type and type_rules.is_exact(a.type) and type_rules.is_exact(b.type):
         a, b = decimals(a, b)
-    elif DATE in (a.kind, b.kind):
+    elif DATE in (a.type, b.type):
         a, b = _as_day(a), _as_day(b)
-    made, kind = together([a, b])
-    if kinds.is_floating(kind):  # joined by their bits, zeros of different signs would differ
+    made, kind = to_common_type([a, b])
+    if type_rules.is_floating(kind):  # joined by their bits, zeros of different signs would differ
         made = [plain_zero(value, kind) for value in made]
     return made[0], made[1]
 
 
-def _as_day(value: Typed) -> Typed:
+def _as_day(value: Translated) -> Translated:
     """A day that is written out as text is one where it is compared with a day."""
-    if value.kind != TEXT:
+    if value.type != TEXT:
         return value
     day = day_of(exp.cast(value.tree.copy(), "date"))
     return (
-        value if day is None else Typed(cast_tree(exp.Literal.string(day.isoformat()), DATE), DATE)
+        value
+        if day is None
+        else Translated(cast_tree(exp.Literal.string(day.isoformat()), DATE), DATE)
     )
 
 
 def _comparison(function: type[exp.Binary]) -> Rule:
-    def rule(tree: exp.Binary, say: Say) -> Typed:
+    def rule(tree: exp.Binary, translate: Translate) -> Translated:
         # Spark goes from left to right; sqlglot lets some of them bind tighter than others, and
         # puts what is right of <=> in parentheses.
         if isinstance(tree.expression, _COMPARISONS) or (
             isinstance(tree, exp.NullSafeEQ) and isinstance(tree.expression, exp.Paren)
         ):
             raise DiffersError(tree.sql("spark")[:80])
-        a, b = _compared(*operands(tree, say))
-        return Typed(apply(function, a, b), BOOLEAN)
+        a, b = _compared(*operands(tree, translate))
+        return Translated(apply(function, a, b), BOOLEAN)
 
     return rule
 
 
 def _connected(function: type[exp.Connector]) -> Rule:
-    def rule(tree: exp.Connector, say: Say) -> Typed:
+    def rule(tree: exp.Connector, translate: Translate) -> Translated:
         only(tree, {"this", "expression"})
-        a, b = condition(say(tree.this)), condition(say(tree.expression))
-        return Typed(apply(function, a, b), BOOLEAN)
+        a, b = condition(translate(tree.this)), condition(translate(tree.expression))
+        return Translated(apply(function, a, b), BOOLEAN)
 
     return rule
 
 
-def _not(tree: exp.Not, say: Say) -> Typed:
+def _not(tree: exp.Not, translate: Translate) -> Translated:
     only(tree, {"this"})
-    return Typed(exp.Not(this=exp.Paren(this=condition(say(tree.this)))), BOOLEAN)
+    return Translated(exp.Not(this=exp.Paren(this=condition(translate(tree.this)))), BOOLEAN)
 
 
-def _is(tree: exp.Is, say: Say) -> Typed:
+def _is(tree: exp.Is, translate: Translate) -> Translated:
     only(tree, {"this", "expression"})
     if not isinstance(tree.expression, exp.Null):
         raise DiffersError(tree.sql("spark"))
-    return Typed(apply(exp.Is, say(tree.this).tree, exp.Null()), BOOLEAN)
+    return Translated(apply(exp.Is, translate(tree.this).tree, exp.Null()), BOOLEAN)
 
 
-def _in(tree: exp.In, say: Say) -> Typed:
+def _in(tree: exp.In, translate: Translate) -> Translated:
     only(tree, {"this", "expressions"})
-    value = say(tree.this)
-    others = [say(other) for other in tree.expressions]
-    made, kind = together([value, *others])
-    if kinds.is_floating(kind):  # as where two are compared
+    value = translate(tree.this)
+    others = [translate(other) for other in tree.expressions]
+    made, kind = to_common_type([value, *others])
+    if type_rules.is_floating(kind):  # as where two are compared
         made = [plain_zero(one, kind) for one in made]
-    return Typed(exp.Paren(this=exp.In(this=made[0], expressions=made[1:])), BOOLEAN)
+    return Translated(exp.Paren(this=exp.In(this=made[0], expressions=made[1:])), BOOLEAN)
 
 
-def _between(tree: exp.Between, say: Say) -> Typed:
+def _between(tree: exp.Between, translate: Translate) -> Translated:
     only(tree, {"this", "low", "high"})
-    value = say(tree.this)
-    low = _compared(value, say(tree.args["low"]))
-    high = _compared(value, say(tree.args["high"]))
+    value = translate(tree.this)
+    low = _compared(value, translate(tree.args["low"]))
+    high = _compared(value, translate(tree.args["high"]))
     both = exp.And(
         this=exp.GTE(this=low[0], expression=low[1]),
         expression=exp.LTE(this=high[0].copy(), expression=high[1]),
     )
-    return Typed(exp.Paren(this=both), BOOLEAN)
+    return Translated(exp.Paren(this=both), BOOLEAN)
 
 
-def _like(tree: exp.Like, say: Say) -> Typed:
+def _like(tree: exp.Like, translate: Translate) -> Translated:
     only(tree, {"this", "expression", "negate"})
-    value, pattern = say(tree.this), tree.expression
-    if value.kind != TEXT or not pattern.is_string or "\\" in pattern.this:
+    value, pattern = translate(tree.this), tree.expression
+    if value.type != TEXT or not pattern.is_string or "\\" in pattern.this:
         raise DiffersError(tree.sql("spark")[:80])
     made = apply(exp.Like, value.tree, exp.Literal.string(pattern.this))
-    return Typed(exp.Not(this=made) if tree.args.get("negate") else made, BOOLEAN)
+    return Translated(exp.Not(this=made) if tree.args.get("negate") else made, BOOLEAN)
 
 
-def _case(tree: exp.Case, say: Say) -> Typed:
+def _case(tree: exp.Case, translate: Translate) -> Translated:
     only(tree, {"ifs", "default"})
     default = tree.args.get("default") or exp.Null()
     branches = tree.args["ifs"]
-    values = [say(branch.args["true"]) for branch in branches]
-    made, kind = together([*values, say(default)])
+    values = [translate(branch.args["true"]) for branch in branches]
+    made, kind = to_common_type([*values, translate(default)])
     ifs = [
-        exp.If(this=condition(say(branch.this)), true=value)
+        exp.If(this=condition(translate(branch.this)), true=value)
         for branch, value in zip(branches, made, strict=False)
     ]
-    return Typed(exp.Paren(this=exp.Case(ifs=ifs, default=made[-1])), kind)
+    return Translated(exp.Paren(this=exp.Case(ifs=ifs, default=made[-1])), kind)
 
 
-def _if(tree: exp.If, say: Say) -> Typed:
+def _if(tree: exp.If, translate: Translate) -> Translated:
     only(tree, {"this", "true", "false"})
     branch = exp.If(this=tree.this.copy(), true=tree.args["true"].copy())
-    return _case(exp.Case(ifs=[branch], default=tree.args.get("false")), say)
+    return _case(exp.Case(ifs=[branch], default=tree.args.get("false")), translate)
 
 
 def _one_of(function: str) -> Rule:
     """COALESCE, LEAST and GREATEST: NULLs are passed over."""
     least = 1 if function == "coalesce" else 2
 
-    def rule(tree: exp.Func, say: Say) -> Typed:
+    def rule(tree: exp.Func, translate: Translate) -> Translated:
         only(tree, {"this", "expressions", "ignore_nulls"})
         if 1 + len(tree.expressions) < least:
             raise DiffersError(f"{function} of one value")
-        made, kind = together([say(part) for part in (tree.this, *tree.expressions)])
-        return Typed(exp.Anonymous(this=function, expressions=made), kind)
+        made, kind = to_common_type([translate(part) for part in (tree.this, *tree.expressions)])
+        return Translated(exp.Anonymous(this=function, expressions=made), kind)
 
     return rule
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tailrace.spark_sql.duckdb.arithmetic import DIVIDE
-from tailrace.spark_sql.duckdb.kinds import Kind
+from tailrace.spark_sql.duckdb.type_rules import DataType
 
 if TYPE_CHECKING:
     import duckdb
 
-# What does not fit is left to Spark, rather than to a disk. The order counts: the last is a lock.
+# Never spill: fall back to Spark. Disabling external access goes last: it locks the settings.
 _SETTINGS = (
     "SET memory_limit = '2GB'",
     "SET temp_directory = ''",
@@ -37,11 +37,11 @@ _OPTIMIZERS = "SELECT name FROM duckdb_optimizers()"
 _lock = Lock()
 _connections: list[duckdb.DuckDBPyConnection] = []
 # The types of a relation's columns, in their order.
-Kinds = dict[str, Kind]
+ColumnTypes = dict[str, DataType]
 
 
 def execute(
-    sql: str, kinds: Kinds, tables: Mapping[str, pa.Table], *, limit: int
+    sql: str, types: ColumnTypes, tables: Mapping[str, pa.Table], *, limit: int
 ) -> pa.Table | None:
     """A query's rows with Spark's values and types; None if Spark has to be asked for them.
 
@@ -61,7 +61,7 @@ def execute(
             if count > limit:
                 return None
         found = pa.Table.from_batches(batches, reader.schema)
-        return found.cast(pa.schema(list(kinds.items())))
+        return found.cast(pa.schema(list(types.items())))
     except (duckdb.Error, OSError, pa.ArrowException):
         # An overflow, a division by zero: Spark has its own words or values for that. What fails
         # after the first rows were fetched comes as Arrow's error.

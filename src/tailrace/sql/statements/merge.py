@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.spark_sql.steadiness import CHANCE
+from tailrace.spark_sql.determinism import NONDETERMINISTIC
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
@@ -20,7 +20,7 @@ from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
 
 # Marks the rows of the source, among those of the join.
 _FROM_SOURCE = f"{STORE_PREFIX}source"
-_RANDOM = re.compile(rf"\b({'|'.join(sorted(CHANCE))})\s*\(", re.IGNORECASE)
+_RANDOM = re.compile(rf"\b({'|'.join(sorted(NONDETERMINISTIC))})\s*\(", re.IGNORECASE)
 _MATCHED, _BY_TARGET, _BY_SOURCE = "matched", "not matched", "not matched by source"
 
 

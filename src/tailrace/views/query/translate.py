@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
-from tailrace.spark_sql.steadiness import DAY, INSTANT, unsteady
+from tailrace.spark_sql.determinism import DAY, INSTANT, nondeterministic_calls
 from tailrace.views.query.aggregates import Aggregating, is_aggregate
 from tailrace.views.query.from_clause import REFUSED, Env, From, Relations, Result
 from tailrace.views.query.plan import (
@@ -48,7 +48,7 @@ _UNKNOWN = exp.DataType.Type.UNKNOWN
 
 def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
     """The plan of a query, and the types of the plan's columns as far as they are known."""
-    for name in unsteady(query):
+    for name in nondeterministic_calls(query):
         if name.removesuffix("()") not in DAY | INSTANT:  # those are fixed for a refresh
             raise UnsupportedError(f"{name} does not give the same value twice")
     made = Translator(resolve)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from tailrace.spark_sql.duckdb.engine import Kinds
-from tailrace.spark_sql.duckdb.kinds import BIGINT, INT, DiffersError
+from tailrace.spark_sql.duckdb.engine import ColumnTypes
+from tailrace.spark_sql.duckdb.type_rules import BIGINT, INT, DiffersError
 from tailrace.store.schema import Column
 from tailrace.views.definition import TOO_DEEP
 from tailrace.views.incremental import stored_delta
@@ -43,8 +43,8 @@ class Compiled:
     reason: str = ""  # why Spark is needed; empty if it is not
 
 
-def compiled(program: Program, leaves: Mapping[str, Kinds]) -> Compiled:
-    """Say each step of a program to DuckDB. `leaves`: what it reads."""
+def compiled(program: Program, leaves: Mapping[str, ColumnTypes]) -> Compiled:
+    """Translate each step of a program to DuckDB. `leaves`: what it reads."""
     made, known = Compiled(), dict(leaves)
     for step in program.steps:
         if isinstance(step, Fetch):
@@ -61,7 +61,9 @@ def compiled(program: Program, leaves: Mapping[str, Kinds]) -> Compiled:
     return made
 
 
-def _said(made: Compiled, name: str, query: exp.Query, known: Mapping[str, Kinds]) -> Local | None:
+def _said(
+    made: Compiled, name: str, query: exp.Query, known: Mapping[str, ColumnTypes]
+) -> Local | None:
     try:
         found = local_query(query, known)
     except DiffersError as error:
@@ -76,9 +78,9 @@ def _said(made: Compiled, name: str, query: exp.Query, known: Mapping[str, Kinds
 
 def leaves_of(
     sources: Mapping[int, Iterable[Column]], stored: Iterable[tuple[str, pa.DataType]]
-) -> dict[str, Kinds]:
+) -> dict[str, ColumnTypes]:
     """What programs read: each source at both ends and its change, and the stored rows."""
-    found: dict[str, Kinds] = {
+    found: dict[str, ColumnTypes] = {
         stored_delta.STORED: {**dict(stored), stored_delta.FILE: BIGINT, stored_delta.POS: BIGINT}
     }
     for number, columns in sources.items():

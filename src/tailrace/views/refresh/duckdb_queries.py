@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tailrace.spark_sql.duckdb import kinds
+from tailrace.spark_sql.duckdb import type_rules
 from tailrace.spark_sql.duckdb.arithmetic import plain_zero
-from tailrace.spark_sql.duckdb.engine import Kinds
-from tailrace.spark_sql.duckdb.expressions import typed
-from tailrace.spark_sql.duckdb.kinds import DiffersError, Kind
-from tailrace.spark_sql.duckdb.typed import Typed, cast, condition, only
+from tailrace.spark_sql.duckdb.engine import ColumnTypes
+from tailrace.spark_sql.duckdb.expressions import translate
+from tailrace.spark_sql.duckdb.translated import Translated, cast, condition, only
+from tailrace.spark_sql.duckdb.type_rules import DataType, DiffersError
 from tailrace.views.incremental import stored_delta
 from tailrace.views.query.trees import column, select, sub, table, union_all, union_parts
 
@@ -29,7 +29,7 @@ class Local:
     """A query of DuckDB, and the types of its columns in Spark."""
 
     query: exp.Query
-    kinds: Kinds
+    kinds: ColumnTypes
 
     @property
     def sql(self) -> str:
@@ -37,15 +37,15 @@ class Local:
         return str(self.query.sql("duckdb", copy=False))
 
 
-def local_query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
+def local_query(tree: exp.Expr, tables: Mapping[str, ColumnTypes]) -> Local:
     """A query over tables, whose columns all have types that DuckDB knows."""
     made = _query(tree, tables)
     for kind in made.kinds.values():
-        kinds.check(kind)
+        type_rules.check(kind)
     return made
 
 
-def _query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
+def _query(tree: exp.Expr, tables: Mapping[str, ColumnTypes]) -> Local:
     if isinstance(tree, exp.Subquery):
         only(tree, {"this", "alias"})
         return _query(tree.this, tables)
@@ -56,21 +56,23 @@ def _query(tree: exp.Expr, tables: Mapping[str, Kinds]) -> Local:
     raise DiffersError(type(tree).__name__)
 
 
-def _union(tree: exp.Union, tables: Mapping[str, Kinds]) -> Local:
+def _union(tree: exp.Union, tables: Mapping[str, ColumnTypes]) -> Local:
     """All rows of queries, each column in a type that holds the values of all."""
     only(tree, {"this", "expression"})
     sides = [_query(part, tables) for part in union_parts(tree)]
     names = list(sides[0].kinds)
-    wanted = [kinds.common(many) for many in zip(*(s.kinds.values() for s in sides), strict=True)]
+    wanted = [
+        type_rules.common(many) for many in zip(*(s.kinds.values() for s in sides), strict=True)
+    ]
     union = union_all([_in_kinds(side, names, wanted) for side in sides])
     return Local(union, dict(zip(names, wanted, strict=True)))
 
 
-def _in_kinds(side: Local, names: list[str], wanted: list[Kind]) -> exp.Query:
+def _in_kinds(side: Local, names: list[str], wanted: list[DataType]) -> exp.Query:
     if list(side.kinds.values()) == wanted:
         return side.query
     items = [
-        _named(cast(Typed(_column(own), have), kind), name)
+        _named(cast(Translated(_column(own), have), kind), name)
         for (own, have), name, kind in zip(side.kinds.items(), names, wanted, strict=True)
     ]
     return select(items, sub(side.query))
@@ -89,8 +91,8 @@ def _column(name: str, relation: str | None = None) -> exp.Column:
 @dataclass
 class _Select:
     tree: exp.Select
-    tables: Mapping[str, Kinds]
-    scope: dict[str, Kinds] = field(default_factory=dict)
+    tables: Mapping[str, ColumnTypes]
+    scope: dict[str, ColumnTypes] = field(default_factory=dict)
     grouped: set[str] = field(default_factory=set)
 
     def made(self) -> Local:
@@ -106,8 +108,8 @@ class _Select:
         if self.tree.args.get("distinct"):
             # As of groups.
             items = [
-                (name, Typed(plain_zero(value.tree, value.kind), value.kind))
-                if kinds.is_floating(value.kind)
+                (name, Translated(plain_zero(value.tree, value.type), value.type))
+                if type_rules.is_floating(value.type)
                 else (name, value)
                 for name, value in items
             ]
@@ -120,7 +122,7 @@ class _Select:
         having = self.tree.args.get("having")
         if having is not None:
             made = made.having(self._condition(having.this), copy=False)
-        found = {name: value.kind for name, value in items}
+        found = {name: value.type for name, value in items}
         if len(found) != len(items):
             raise DiffersError("two columns of one name")
         if self.tree.args.get("distinct"):
@@ -172,24 +174,24 @@ class _Select:
             made.append(self._typed(key).tree)
         return made
 
-    def _items(self) -> list[tuple[str, Typed]]:
-        found: list[tuple[str, Typed]] = []
+    def _items(self) -> list[tuple[str, Translated]]:
+        found: list[tuple[str, Translated]] = []
         for item in self.tree.expressions:
             if isinstance(item, exp.Star):
                 only(item, set())
                 for alias, own in self.scope.items():
                     found += [
-                        (name, Typed(_column(name, alias), kind)) for name, kind in own.items()
+                        (name, Translated(_column(name, alias), kind)) for name, kind in own.items()
                     ]
                 continue
             value = item.this if isinstance(item, exp.Alias) else item
             if isinstance(value, exp.Window):
                 found.append((item.alias_or_name, self._window(value)))
             else:
-                found.append((item.alias_or_name, typed(value, self._typed)))
+                found.append((item.alias_or_name, translate(value, self._typed)))
         return found
 
-    def _window(self, window: exp.Window) -> Typed:
+    def _window(self, window: exp.Window) -> Translated:
         """The number of a stored row among equal ones. Others sort what DuckDB may change."""
         only(window, {"this", "partition_by", "order", "over"})
         order = window.args["order"].expressions if window.args.get("order") else []
@@ -197,23 +199,25 @@ class _Select:
         plain = all(name.startswith(stored_delta.UNLIKE) for name in by[:-2])
         if not isinstance(window.this, exp.RowNumber) or by[-2:] != _PLACE or not plain:
             raise DiffersError(f"{type(window.this).__name__} OVER …")
-        order = [exp.Ordered(this=typed(one.this, self._typed).tree) for one in order]
-        keys = [typed(key, self._typed) for key in window.args["partition_by"]]
+        order = [exp.Ordered(this=translate(one.this, self._typed).tree) for one in order]
+        keys = [translate(key, self._typed) for key in window.args["partition_by"]]
         made = exp.Window(
             this=exp.RowNumber(),
             # Not the columns themselves: of those DuckDB gives back what it has sorted by.
             partition_by=[
-                plain_zero(key.tree, key.kind) if kinds.is_floating(key.kind) else key.tree
+                plain_zero(key.tree, key.type) if type_rules.is_floating(key.type) else key.tree
                 for key in keys
             ],
             order=exp.Order(expressions=order),
         )
-        return Typed(exp.Cast(this=made, to=kinds.duck_type(kinds.INT)), kinds.INT)
+        return Translated(
+            exp.Cast(this=made, to=type_rules.duck_type(type_rules.INT)), type_rules.INT
+        )
 
     def _condition(self, tree: exp.Expr) -> exp.Expr:
-        return condition(typed(tree, self._typed))
+        return condition(translate(tree, self._typed))
 
-    def _typed(self, tree: exp.Column) -> Typed:
+    def _typed(self, tree: exp.Column) -> Translated:
         name, relation = tree.name, tree.table
         found = [
             (alias, own[name])
@@ -224,8 +228,8 @@ class _Select:
             raise DiffersError(f"{len(found)} columns called {tree.sql('spark')}")
         alias, kind = found[0]
         made: exp.Expr = _column(name, alias)
-        kinds.check(kind)
-        if name in self.grouped and kinds.is_floating(kind):
+        type_rules.check(kind)
+        if name in self.grouped and type_rules.is_floating(kind):
             # Of zeros with different signs, Spark shows the positive one.
             made = plain_zero(made, kind)
-        return Typed(made, kind)
+        return Translated(made, kind)

@@ -8,8 +8,8 @@ import pytest
 import sqlglot
 
 import tailrace
-from tailrace.indexes.rows import is_steady
-from tailrace.spark_sql.steadiness import CHANCE, MOMENT, SESSION, unsteady
+from tailrace.indexes.rows import is_deterministic
+from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def test_what_spark_calls_non_deterministic_is_known(spark: SparkSession) -> Non
         if any(mark.isAssignableFrom(kind) for mark in marks):
             found.add(name)
     assert len(found) > 10
-    assert found <= CHANCE, found - CHANCE
+    assert found <= NONDETERMINISTIC, found - NONDETERMINISTIC
 
 
 @pytest.mark.stress
@@ -65,7 +65,7 @@ def test_what_needs_no_argument_is_known_to_be_steady_or_not(spark: SparkSession
         except PySparkException:
             continue
         callable_alone.add(name)
-    known = CHANCE | MOMENT | SESSION
+    known = NONDETERMINISTIC | MOMENT | SESSION
     assert {"now", "current_user", "uuid", "unix_timestamp"} <= callable_alone
     assert callable_alone - known <= STEADY, callable_alone - known - STEADY
 
@@ -80,8 +80,8 @@ def test_what_needs_no_argument_is_known_to_be_steady_or_not(spark: SparkSession
     ],
 )  # fmt: skip
 def test_all_who_keep_results_refuse_the_same(text: str) -> None:
-    assert list(unsteady(sqlglot.parse_one(text, dialect="spark")))
-    assert not is_steady(text)
+    assert list(nondeterministic_calls(sqlglot.parse_one(text, dialect="spark")))
+    assert not is_deterministic(text)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_all_who_keep_results_refuse_the_same(text: str) -> None:
     ["unix_timestamp(t) > 5", "d = DATE '2026-01-01'", "s = 'now'", "date_trunc('day', t) = d"],
 )
 def test_functions_of_a_row_alone_are_steady(text: str) -> None:
-    assert not list(unsteady(sqlglot.parse_one(text, dialect="spark")))
-    assert is_steady(text)
+    assert not list(nondeterministic_calls(sqlglot.parse_one(text, dialect="spark")))
+    assert is_deterministic(text)
 
 
 def test_a_replica_refuses_what_changes(sqlite_lake: tailrace.Lake) -> None:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from tailrace.spark_sql.types import TIMESTAMP, TIMESTAMP_NTZ
 
-Kind: TypeAlias = Any  # pa.DataType, of which mypy knows nothing
+DataType: TypeAlias = Any  # pa.DataType, of which mypy knows nothing
 INT, BIGINT, DOUBLE = pa.int32(), pa.int64(), pa.float64()
 TEXT, DATE, BOOLEAN, NULL = pa.string(), pa.date32(), pa.bool_(), pa.null()
 
@@ -38,33 +38,33 @@ class DiffersError(Exception):
     """Spark may answer otherwise, or it is not known whether: Spark has to be asked."""
 
 
-def is_whole(kind: Kind) -> bool:
+def is_whole(kind: DataType) -> bool:
     """Tinyint, smallint, int, bigint."""
     return bool(pa.types.is_integer(kind))
 
 
-def is_decimal(kind: Kind) -> bool:
+def is_decimal(kind: DataType) -> bool:
     """Decimal."""
     return bool(pa.types.is_decimal(kind))
 
 
-def is_floating(kind: Kind) -> bool:
+def is_floating(kind: DataType) -> bool:
     """Float, double."""
     return bool(pa.types.is_floating(kind))
 
 
-def is_exact(kind: Kind) -> bool:
+def is_exact(kind: DataType) -> bool:
     """Numbers whose sums do not depend on their order."""
     return is_whole(kind) or is_decimal(kind)
 
 
-def duck_type(kind: Kind) -> exp.DataType:
+def duck_type(kind: DataType) -> exp.DataType:
     """A type as DuckDB knows it."""
     check(kind)
     return _parsed(_NAMES.get(kind) or f"DECIMAL({kind.precision},{kind.scale})").copy()
 
 
-def check(kind: Kind) -> None:
+def check(kind: DataType) -> None:
     """Refuse a type that DuckDB is not to be asked about."""
     if kind not in _NAMES and not is_decimal(kind):
         raise DiffersError(f"values of type {kind}")
@@ -75,12 +75,12 @@ def _parsed(name: str) -> exp.DataType:
     return exp.DataType.build(name, dialect="duckdb")
 
 
-def as_decimal(kind: Kind) -> Kind:
+def as_decimal(kind: DataType) -> DataType:
     """The decimal type that holds every value of an exact type."""
     return kind if is_decimal(kind) else pa.decimal128(_DIGITS[kind], 0)
 
 
-def literal_decimal(text: str) -> Kind:
+def literal_decimal(text: str) -> DataType:
     """The type of a number that is written out: just its digits."""
     whole, _, fraction = text.removeprefix("-").partition(".")
     digits = len(whole.lstrip("0")) + len(fraction)
@@ -89,7 +89,7 @@ def literal_decimal(text: str) -> Kind:
     return pa.decimal128(max(digits, len(fraction), 1), len(fraction))
 
 
-def _bounded(precision: int, scale: int) -> Kind:
+def _bounded(precision: int, scale: int) -> DataType:
     """With at most 38 digits: digits after the point go first, down to six of them."""
     if precision <= _MOST_DIGITS:
         return pa.decimal128(precision, scale)
@@ -98,25 +98,25 @@ def _bounded(precision: int, scale: int) -> Kind:
     return pa.decimal128(_MOST_DIGITS, kept)
 
 
-def sum_of_two(a: Kind, b: Kind) -> Kind:
+def sum_of_two(a: DataType, b: DataType) -> DataType:
     """Of a + b and a - b, for decimals."""
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
     return _bounded(whole + scale + 1, scale)
 
 
-def product(a: Kind, b: Kind) -> Kind:
+def product(a: DataType, b: DataType) -> DataType:
     """Of a * b, for decimals."""
     return _bounded(a.precision + b.precision + 1, a.scale + b.scale)
 
 
-def quotient(a: Kind, b: Kind) -> Kind:
+def quotient(a: DataType, b: DataType) -> DataType:
     """Of a / b, for decimals."""
     scale = max(_LEAST_SCALE, a.scale + b.precision + 1)
     return _bounded(a.precision - a.scale + b.scale + scale, scale)
 
 
-def total(kind: Kind) -> Kind:
+def total(kind: DataType) -> DataType:
     """Of SUM."""
     if is_whole(kind):
         return BIGINT
@@ -127,7 +127,7 @@ def total(kind: Kind) -> Kind:
     raise DiffersError(f"the sum of values of type {kind}")
 
 
-def average(kind: Kind) -> Kind:
+def average(kind: DataType) -> DataType:
     """Of AVG."""
     if is_decimal(kind):
         return pa.decimal128(
@@ -138,12 +138,12 @@ def average(kind: Kind) -> Kind:
     raise DiffersError(f"the average of values of type {kind}")
 
 
-def common(kinds: Iterable[Kind]) -> Kind:
+def common(types: Iterable[DataType]) -> DataType:
     """The type that branches of an expression, or compared values, are brought to."""
-    return reduce(_common, kinds, NULL)
+    return reduce(_common, types, NULL)
 
 
-def _common(a: Kind, b: Kind) -> Kind:
+def _common(a: DataType, b: DataType) -> DataType:
     if b in (a, NULL):
         return a
     if a == NULL:

@@ -1,8 +1,8 @@
-"""A user's text, cut into words as Spark cuts it.
+"""Cuts a user's text into lexemes, exactly as Spark does.
 
 Always true: where sqlglot and Spark may disagree on where a word, a string or a comment ends, the
-text is refused. Comments are no words: they are taken out before Spark gets a text, since some of
-them end elsewhere for Spark.
+text is refused. Comments are blanked out before Spark gets a text, because Spark ends some of them
+elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tailrace.errors import InvalidError
 
 
 class Tokenizer(Spark.Tokenizer):
-    """Spark's tokens, one for each word: sqlglot takes the rest of a command as one text."""
+    """Spark's tokens, one a word: sqlglot's own takes the rest of a command as one text."""
 
     COMMANDS = set()  # noqa: RUF012  (sqlglot's own way)
     KEYWORDS = {  # noqa: RUF012
@@ -28,15 +28,15 @@ class Tokenizer(Spark.Tokenizer):
 
 
 class RefusedError(InvalidError):
-    """A piece of a text that does not reach Spark."""
+    """A part of a text that must not reach Spark."""
 
     def __init__(self, message: str, *, start: int = 0, end: int = 0, hint: str = "") -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
         self.message, self.start, self.end, self.hint = message, start, end, hint
 
 
-class Kind(Enum):
-    """What a word is, and what it has to look like for Spark to see the same one."""
+class LexemeKind(Enum):
+    """What a lexeme is, and the shape that makes Spark see the same one."""
 
     WORD = r"\w+"  # also a whole number
     NAME = r"`(?:[^`]|``)+`"
@@ -46,35 +46,37 @@ class Kind(Enum):
     MARK = r"[-+*/%<>=!|&^~\[\]:?().,]+"
 
 
-_SHAPES = {kind: re.compile(kind.value, re.DOTALL) for kind in Kind}
+_SHAPES = {kind: re.compile(kind.value, re.DOTALL) for kind in LexemeKind}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Word:
-    """A piece of a text that has no smaller ones."""
+class Lexeme:
+    """A word, name, literal or mark of a text, and where it stands."""
 
-    kind: Kind
+    kind: LexemeKind
     text: str
     start: int
     end: int
 
     @property
     def keyword(self) -> str:
-        """In capitals, if it can be a keyword; else empty."""
-        return self.text.upper() if self.kind is Kind.WORD else ""
+        """Its text in capitals if it can be a keyword, else empty."""
+        return self.text.upper() if self.kind is LexemeKind.WORD else ""
 
     @property
     def is_name(self) -> bool:
         """Whether it can name something."""
-        return self.kind is Kind.NAME or (self.kind is Kind.WORD and not self.text.isdecimal())
+        return self.kind is LexemeKind.NAME or (
+            self.kind is LexemeKind.WORD and not self.text.isdecimal()
+        )
 
     @property
     def name(self) -> str:
-        """Without quotes."""
-        return self.text[1:-1].replace("``", "`") if self.kind is Kind.NAME else self.text
+        """Its text without quotes."""
+        return self.text[1:-1].replace("``", "`") if self.kind is LexemeKind.NAME else self.text
 
-    def refused(self, message: str, *, upto: Word | None = None, hint: str = "") -> RefusedError:
-        """An error about it, or about all up to another."""
+    def refused(self, message: str, *, upto: Lexeme | None = None, hint: str = "") -> RefusedError:
+        """An error about this lexeme, or about all from it up to another."""
         return RefusedError(message, start=self.start, end=(upto or self).end, hint=hint)
 
 
@@ -92,15 +94,15 @@ def without_comments(text: str) -> str:
     return "".join([*pieces, _blank(text[place:])])
 
 
-def words_of(text: str) -> list[Word]:
-    """The words of a text without comments."""
+def lexemes_of(text: str) -> list[Lexeme]:
+    """The lexemes of a text without comments; RefusedError where Spark may cut it differently."""
     found = []
     for start, end in _spans(text):
         own = text[start:end]
         kind = next((kind for kind, shape in _SHAPES.items() if shape.fullmatch(own)), None)
-        if kind is None or (kind is Kind.WORD and any(map(_is_another, own))):
+        if kind is None or (kind is LexemeKind.WORD and any(map(_is_another, own))):
             raise RefusedError(f"{own[:40]} is not expected here", start=start, end=end)
-        found.append(Word(kind=kind, text=own, start=start, end=end))
+        found.append(Lexeme(kind=kind, text=own, start=start, end=end))
     for one, other in pairwise(found):
         # To Spark, a://b is one name.
         if one.text == ":" and other.text.startswith("/") and one.end == other.start:

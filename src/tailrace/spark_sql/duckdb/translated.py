@@ -1,0 +1,69 @@
+"""What translation rules share: a translated expression with its type, casts, and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from tailrace.spark_sql.duckdb import type_rules
+from tailrace.spark_sql.duckdb.type_rules import BOOLEAN, NULL, DataType, DiffersError
+
+
+@dataclass(frozen=True)
+class Translated:
+    """An expression of DuckDB, and the type of its values in Spark."""
+
+    tree: exp.Expr
+    type: DataType
+    literal: str | None = None  # a whole number as it is written
+
+
+# Translates a part of an expression.
+Translate = Callable[[exp.Expr], Translated]
+Rule = Callable[[Any, Translate], Translated]
+
+
+def cast(value: Translated, kind: DataType) -> exp.Expr:
+    """A value cast to a type; refused where the cast may change it in another way than Spark's."""
+    if value.type == kind:
+        return value.tree
+    if (
+        type_rules.is_floating(kind)
+        and type_rules.is_decimal(value.type)
+        and value.type.precision > 15
+    ):
+        raise DiffersError(f"{value.type} as {kind}, whose last bit may differ")
+    return cast_tree(value.tree, kind)
+
+
+def cast_tree(tree: exp.Expr, kind: DataType) -> exp.Expr:
+    """A DuckDB tree cast to a type."""
+    return exp.Cast(this=tree, to=type_rules.duck_type(kind))
+
+
+def apply(function: type[exp.Binary], a: exp.Expr, b: exp.Expr) -> exp.Expr:
+    """An operator between two trees."""
+    return exp.Paren(this=function(this=a, expression=b))
+
+
+def condition(value: Translated) -> exp.Expr:
+    """The tree of a boolean value; refuse any other."""
+    if value.type not in (BOOLEAN, NULL):
+        raise DiffersError(f"a condition of type {value.type}")
+    return value.tree
+
+
+def only(tree: exp.Expr, allowed: Collection[str]) -> None:
+    """Refuse a tree with other parts than these: an unknown one may turn its meaning around."""
+    others = {name for name, value in tree.args.items() if value} - set(allowed)
+    if others:
+        raise DiffersError(f"{', '.join(sorted(others))} of {type(tree).__name__}")
+
+
+def to_common_type(values: list[Translated]) -> tuple[list[exp.Expr], DataType]:
+    """Values cast to their common type, and that type."""
+    kind = type_rules.common([value.type for value in values])
+    return [cast(value, kind) for value in values], kind
