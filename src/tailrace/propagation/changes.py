@@ -53,27 +53,17 @@ class SourceChanges:
         return self._reading.is_small
 
     @property
-    def rows_decoded(self) -> int:
-        """How many rows have to be decoded to read them: scattered ones cost more."""
-        return self._reading.rows_decoded
-
-    def fits(self, rows: int) -> bool:
-        """Whether they can be held in memory by somebody who takes so many rows."""
-        return self._reading.fits(rows)
-
-    @property
     def rows(self) -> int:
         """How many rows were inserted and deleted; an update may count as both."""
         return self._reading.rows
 
-    @property
-    def only_inserts(self) -> bool:
-        """Whether nothing was deleted."""
-        return self._reading.only_inserts
+    def to_arrow(self) -> pa.Table:
+        """All of them in memory: `_change`, then the columns."""
+        return self._reading.table().select([CHANGE, *self._names])
 
-    def table(self) -> pa.Table:
-        """All of them in memory, if they are small: `_change`, then the columns."""
-        return self._reading.table().drop_columns([SNAPSHOT])
+    def to_df(self) -> DataFrame:
+        """All of them: `_change`, then the columns."""
+        return self._reading.frame().select([quote(name) for name in (CHANGE, *self._names)])
 
     @property
     def inserts(self) -> DataFrame:

@@ -8,8 +8,9 @@ memory, larger ones are persisted by Spark, and both go when the last user is do
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,10 +34,13 @@ _BATCH_ROWS = 200_000
 
 
 class Reading:
-    """One range of one table, read when first asked for."""
+    """What changed in one table, planned and read when first asked for."""
 
-    def __init__(self, runtime: Runtime, key: Key) -> None:
-        self._runtime, self._key = runtime, key
+    def __init__(
+        self, runtime: Runtime, plan: Callable[[set[str] | None], feed.Feed | Scan]
+    ) -> None:
+        """`plan` finds the files for some columns, or for all with None."""
+        self._runtime, self._find = runtime, plan
         self._lock = threading.Lock()
         self.users = 0
         self.columns: set[str] | None = set()  # None: all
@@ -53,10 +57,6 @@ class Reading:
                 return True
             return known is None or (columns is not None and set(columns) <= known)
 
-    @property
-    def is_snapshot(self) -> bool:
-        return self._key[1] is None
-
     def plan(self) -> feed.Feed | Scan:
         """What has to be read, from the catalog."""
         with self._lock:
@@ -64,20 +64,7 @@ class Reading:
 
     def _planned(self) -> feed.Feed | Scan:
         if self._plan is None:
-            table_id, since, to = self._key
-            with self._runtime.database.read_at_once() as connection:
-                lookup.check_snapshot(connection, to)
-                table = lookup.table_by_id(connection, table_id, to)
-                if table is None:
-                    raise NotFoundError(f"the source table {table_id} is not there at {to}")
-                if self.columns is not None:
-                    table = table.narrowed(self.columns)
-                if since is None:
-                    files = lookup.data_files(connection, table, to)
-                    live = tuple(LiveFile(file=file) for file in files)
-                    self._plan = Scan(table=table, at=to, files=live)
-                else:
-                    self._plan = feed.plan(self._runtime, connection, table, since, to, net=True)
+            self._plan = self._find(self.columns)
         return self._plan
 
     @property
@@ -88,9 +75,7 @@ class Reading:
     def only_inserts(self) -> bool:
         """Whether nothing was deleted, so that nobody needs to look for it."""
         plan = self.plan()
-        if isinstance(plan, Scan):
-            return True
-        return not plan.some and all(part.change == feed.INSERT for part in plan.whole)
+        return isinstance(plan, Scan) or plan.only_inserts
 
     @property
     def rows(self) -> int:
@@ -111,19 +96,6 @@ class Reading:
         if isinstance(plan, feed.Feed):
             return feed.is_small(self._runtime, plan)
         return scan.is_small(plan, self._runtime)
-
-    @property
-    def rows_decoded(self) -> int:
-        """How many rows have to be decoded for that: row groups are read as a whole."""
-        plan = self.plan()
-        if isinstance(plan, feed.Feed):
-            return plan.rows_read(self._runtime.settings.row_group_rows)
-        return plan.rows
-
-    def fits(self, rows: int) -> bool:
-        """Whether changes can be held in memory by somebody who takes so many rows."""
-        plan = self.plan()
-        return isinstance(plan, feed.Feed) and feed.is_small(self._runtime, plan, rows)
 
     def table(self) -> pa.Table:
         """A small one as Arrow: `_change`, `_snapshot`, then the columns."""
@@ -158,7 +130,7 @@ class Reading:
                     rows = rows.select(F.lit(feed.INSERT).alias(CHANGE), at, "*")
                 # Read again by each of several jobs, and for inserts and deletes apart; but a
                 # whole table that one job reads once is not worth the copy.
-                if self.users > 1 or not self.is_snapshot:
+                if self.users > (1 if isinstance(plan, Scan) else 0):
                     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
                 self._frame = rows
             return self._frame
@@ -206,6 +178,22 @@ def only(table: pa.Table, change: str) -> pa.Table:
     return table.filter(pc.equal(table.column(CHANGE), change)).drop_columns([CHANGE])
 
 
+def plan_range(runtime: Runtime, key: Key, columns: set[str] | None) -> feed.Feed | Scan:
+    """What has to be read of a table for a range, from the catalog."""
+    table_id, since, to = key
+    with runtime.database.read_at_once() as connection:
+        lookup.check_snapshot(connection, to)
+        table = lookup.table_by_id(connection, table_id, to)
+        if table is None:
+            raise NotFoundError(f"the source table {table_id} is not there at {to}")
+        if columns is not None:
+            table = table.narrowed(columns)
+        if since is not None:
+            return feed.plan(runtime, connection, table, since, to, net=True)
+        files = lookup.data_files(connection, table, to)
+    return Scan(table=table, at=to, files=tuple(LiveFile(file=file) for file in files))
+
+
 class Readings:
     """The readings that are in use on this node."""
 
@@ -219,7 +207,7 @@ class Readings:
         with self._lock:
             found = self._current.get(key)
             if found is None or not found.want(columns):
-                found = Reading(self._runtime, key)
+                found = Reading(self._runtime, partial(plan_range, self._runtime, key))
                 found.want(columns)
                 # One that misses a column is replaced for those to come; its users keep it.
                 self._current[key] = found

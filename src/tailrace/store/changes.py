@@ -80,6 +80,11 @@ class Feed:
         return sum(p.rows for p in self.whole) + sum(p.rows for p in self.some)
 
     @property
+    def only_inserts(self) -> bool:
+        """Whether nothing was deleted, so that nobody needs to look for it."""
+        return not self.some and all(part.change == INSERT for part in self.whole)
+
+    @property
     def may_cancel(self) -> bool:
         """Whether a delete and an insert of one key can both be in it."""
         changes = {part.change for part in self.whole} | ({DELETE} if self.some else set())

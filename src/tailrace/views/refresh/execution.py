@@ -38,6 +38,8 @@ from tailrace.views.refresh.session import small_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tailrace.views.refresh.sources import Sources
+
 _numbers = itertools.count()
 # Stored rows up to which all of them are read rather than those that a change can touch.
 _FEW_STORED = 5_000
@@ -53,19 +55,6 @@ class StoredLimit:
     origins: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(kw_only=True)
-class SourceData:
-    """One source of a view in one refresh: its rows at both ends, and what changed."""
-
-    name: str
-    number: int
-    new: Callable[[], Scan]
-    old: Callable[[], Scan]
-    # The columns that the view uses, at least, and `_w`.
-    local_delta: Callable[[], pa.Table] | None
-    frame_delta: Callable[[], DataFrame]
-
-
 class NeedsSparkError(Exception):
     """What is in memory has to be given to Spark, but is too large for that."""
 
@@ -76,11 +65,13 @@ class Run:
     def __init__(
         self,
         runtime: Runtime,
-        sources: Mapping[str, SourceData],
+        sources: Sources,
         *,
         stored: Callable[[], Scan] | None,
         names: Mapping[str, str],
         small: bool,
+        own_session: bool = False,
+        wide: bool = False,
         tiny: bool = False,
         alone: bool = False,
         check: Callable[[], None] = lambda: None,
@@ -88,13 +79,14 @@ class Run:
         """`names`: the stored table's columns, and what programs call them.
 
         `small`: the changes are in memory; `tiny`: they are some ten thousand rows; `alone`: they
-        are too many to be handed to Spark from there.
+        are too many to be handed to Spark from there. `own_session`: only the user's session can
+        answer the query. `wide`: of new rows all columns are read.
         """
         self._spark, self._tiny, self._alone = runtime.spark, tiny, alone
         self._runtime = replace(runtime, spark=_SessionOf(self))
-        self._sources = {source.number: source for source in sources.values()}
-        self._by_name = dict(sources)
-        self._stored, self._names, self._small = stored, dict(names), small
+        self._sources, self._numbered = sources, list(sources.inputs)
+        self._wide, self._has_deltas = wide, small
+        self._stored, self._names, self._small = stored, dict(names), small and not own_session
         self._check = check
         self._prefix = f"tailrace_{next(_numbers)}_"
         self._local: dict[str, pa.Table] = {}
@@ -234,14 +226,11 @@ class Run:
 
     def _bring(self, name: str) -> None:
         """A small delta is worth having in memory."""
-        if name.startswith("delta_") and name not in self._local:
-            source = self._sources[int(name.removeprefix("delta_"))]
-            if source.local_delta is not None:
-                self._local[name] = source.local_delta()
+        if self._has_deltas and name.startswith("delta_") and name not in self._local:
+            self._local[name] = self._sources.delta(self._source_of(name))
 
     def _fetch(self, step: Fetch, condition: exp.Expr | None) -> None:
-        source = self._by_name[step.source]
-        whole = source.new() if step.state is State.NEW else source.old()
+        whole = self._end(step.source, step.state)
         table = whole.table.narrowed(sorted(step.fields))
         column = table.column(step.own)
         narrow = replace(whole, table=table)
@@ -405,15 +394,21 @@ class Run:
 
     def _leaf(self, name: str) -> DataFrame:
         if name.startswith("delta_"):
-            return self._sources[int(name.removeprefix("delta_"))].frame_delta()
+            return self._sources.delta_frame(self._source_of(name))
         found = self._source_at(name)
         self.rows += found.rows
         return spark_scan.to_df(self._runtime, found)
 
     def _source_at(self, name: str) -> Scan:
-        what, _, number = name.partition("_")
-        source = self._sources[int(number)]
-        return source.new() if what == "new" else source.old()
+        state = State.NEW if name.startswith("new_") else State.OLD
+        return self._end(self._source_of(name), state)
+
+    def _source_of(self, name: str) -> str:
+        """The source that a relation is about."""
+        return self._numbered[int(name.partition("_")[2])]
+
+    def _end(self, source: str, state: State) -> Scan:
+        return self._sources.end(source, state, wide=self._wide and state is State.NEW)
 
     def close(self) -> None:
         """Let go of what Spark holds."""

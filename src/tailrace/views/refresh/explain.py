@@ -9,13 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.errors import InvalidError
-from tailrace.store import changes as feed
-from tailrace.store import lookup
+from tailrace.store import changes, lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column
 from tailrace.views.definition import Definition, Input, moment_text
 from tailrace.views.refresh.choose import Option
-from tailrace.views.refresh.planner import Change, Planner, Source, key_of
+from tailrace.views.refresh.planner import Planner, Source, key_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +134,6 @@ def _source(
     rows = sum(file.rows for file in lookup.data_files(connection, table, newest))
     change = None
     if since is not None and given.view is None:
-        plan = feed.plan(runtime, connection, table, since, newest, net=True)
-        if plan.rows:
-            change = Change(
-                rows=plan.rows,
-                rows_decoded=plan.rows_read(runtime.settings.row_group_rows),
-                fits=lambda most: feed.is_small(runtime, plan, most),
-                inserts_only=not plan.some and all(p.change == feed.INSERT for p in plan.whole),
-            )
+        feed = changes.plan(runtime, connection, table, since, newest, net=True)
+        change = feed if feed.rows else None
     return Source(rows=lambda: rows, table=table, key=key_of(given), change=change)

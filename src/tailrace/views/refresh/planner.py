@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.spark_sql import types
+from tailrace.store.changes import Feed, is_small
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.views.definition import Definition, Input
@@ -31,23 +32,13 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
-    """What is known of a source's change before it is read."""
-
-    rows: int
-    rows_decoded: int  # to read it
-    fits: Callable[[int], bool]  # whether it may be held in memory by who takes so many rows
-    inserts_only: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Source:
     """What is known of a source before it is read."""
 
     rows: Callable[[], int]  # at the end of the range
     table: TableInfo | None  # with the columns that the view uses; None: a view that is not built
     key: tuple[str, ...]  # names of its primary key's columns
-    change: Change | None  # None: nothing has changed
+    change: Feed | None  # None: nothing has changed
 
 
 def key_of(given: Input) -> tuple[str, ...]:
@@ -114,11 +105,12 @@ class Planner:
         if self._memory.get(FULL):
             policy = "full"
         changes = {name: s.change for name, s in self.sources.items() if s.change is not None}
+        group_rows = self._runtime.settings.row_group_rows
         facts = Facts(
             sizes=self.sizes,
             changes={name: change.rows for name, change in changes.items()},
-            decoded=sum(change.rows_decoded for change in changes.values()),
-            inserts_only=bool(changes) and all(c.inserts_only for c in changes.values()),
+            decoded=sum(change.rows_read(group_rows) for change in changes.values()),
+            inserts_only=bool(changes) and all(c.only_inserts for c in changes.values()),
             in_memory=self.is_small and not self.needs_spark and not on_spark,
             history=self._memory.get("runs", {}),
             rebuild=rebuild,
@@ -139,7 +131,7 @@ class Planner:
     def fits(self, rows: int) -> bool:
         """Whether the changes can be in memory, by somebody who takes so many rows."""
         changes = (source.change for source in self.sources.values())
-        return all(change.fits(rows) for change in changes if change is not None)
+        return all(is_small(self._runtime, c, rows) for c in changes if c is not None)
 
     @cached_property
     def is_small(self) -> bool:

@@ -42,7 +42,7 @@ from tailrace.views.incremental.program import Builder, State
 from tailrace.views.query.scope import column_of
 from tailrace.views.refresh.apply import Output
 from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
-from tailrace.views.refresh.execution import NeedsSparkError, Run, SourceData
+from tailrace.views.refresh.execution import NeedsSparkError, Run
 from tailrace.views.refresh.planner import FULL, REFUSED, Planner, Prepared, RefreshPlan
 from tailrace.views.refresh.sources import Sources
 from tailrace.views.resolve import definition_at
@@ -176,33 +176,20 @@ class Refresh:
         return self._planner.builder(small=small)
 
     def _run(self, *, small: bool, alone: bool = False) -> Run:
-        sources, changed = self._sources, self._sources.changed
-        # A query as it was written may name columns that its plan does without.
-        wide = not small and self._is_plain
-        data = {}
-        for number, name in enumerate(sources.inputs):
-            delta = changed.get(name)
-            data[name] = SourceData(
-                name=name,
-                number=number,
-                new=lambda name=name: sources.end(  # type: ignore[misc]
-                    name, State.NEW, wide=wide
-                ),
-                old=lambda name=name: sources.end(name, State.OLD),  # type: ignore[misc]
-                local_delta=delta.local if delta is not None and small else None,
-                frame_delta=delta.frame if delta is not None else _nothing,
-            )
-        stored = None
+        sources, stored = self._sources, None
         if "types" in self._memory:
             stored = lambda: self._txn.scan(*split_name(self._table))  # noqa: E731
         return Run(
             self._runtime,
-            data,
+            sources,
             stored=stored,
             names=self._planner.stored_names,
+            small=small,
             # A session beside the user's does not know the functions that are registered there.
-            small=small and not self.definition.functions,
-            tiny=sum(delta.rows for delta in changed.values()) <= _TINY_ROWS,
+            own_session=bool(self.definition.functions),
+            # A query as it was written may name columns that its plan does without.
+            wide=not small and self._is_plain,
+            tiny=sum(changes.rows for changes in sources.changed.values()) <= _TINY_ROWS,
             alone=alone,
             check=self._check_canceled,
         )

@@ -6,8 +6,7 @@ another view, the version with that label is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,11 +15,12 @@ import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
 from tailrace.propagation import versions
-from tailrace.propagation.changes import Changes
+from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import JobContext
 from tailrace.propagation.job import Kind
+from tailrace.propagation.reading import Reading
 from tailrace.spark_sql import types
-from tailrace.store import changes as feed
+from tailrace.store.changes import INSERT, Feed
 from tailrace.store.difference import difference
 from tailrace.store.scan import Scan
 from tailrace.store.schema import CHANGE, TableInfo, split_name
@@ -28,18 +28,10 @@ from tailrace.store.table import scan_at
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import Definition, Input
 from tailrace.views.incremental.program import WEIGHT, State
-from tailrace.views.refresh.planner import Change, Source, key_of
+from tailrace.views.refresh.planner import Source, key_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delta(Change):
-    """A source's change, and how it is read."""
-
-    local: Callable[[], pa.Table]  # read into memory: the columns, then `_w`
-    frame: Callable[[], DataFrame]  # the same as a DataFrame
 
 
 class Sources:
@@ -73,7 +65,7 @@ class Sources:
                 rows=lambda name=name: self.end(name, State.NEW).rows,  # type: ignore[misc]
                 table=self.table(name),
                 key=key_of(given),
-                change=changed.get(name),
+                change=_feed_of(changed.get(name)),
             )
             for name, given in self.inputs.items()
         }
@@ -103,61 +95,38 @@ class Sources:
         return found
 
     @cached_property
-    def changed(self) -> dict[str, Delta]:
-        """The sources that changed in the range."""
+    def changed(self) -> dict[str, SourceChanges]:
+        """The changes of the sources that changed in the range."""
         if self.since is None:
             return {}
-        found = {
-            name: self._of_table(name) if given.view is None else self._of_view(name)
+        changes = {
+            name: self._changes[name] if given.view is None else self._changes_of_view(name)
             for name, given in self.inputs.items()
         }
-        return {name: delta for name, delta in found.items() if delta.rows}
+        return {name: source for name, source in changes.items() if source.rows}
 
-    def _of_table(self, name: str) -> Delta:
-        source = self._changes[name]
-        columns = [c.name for c in self.table(name).columns]
+    def _changes_of_view(self, name: str) -> SourceChanges:
+        feed = difference(self._runtime, self.end(name, State.OLD), self.end(name, State.NEW))
+        return SourceChanges(self._runtime, Reading(self._runtime, lambda _columns: feed), None)
 
-        def frame() -> DataFrame:
-            inserts = source.inserts.select(*map(types.quote, columns)).selectExpr(
-                "*", f"1 AS {WEIGHT}"
-            )
-            deletes = source.deletes.select(*map(types.quote, columns)).selectExpr(
-                "*", f"-1 AS {WEIGHT}"
-            )
-            return inserts.unionAll(deletes)
+    def delta(self, name: str) -> pa.Table:
+        """The change of a source in memory: the columns that the view uses, then `_w`."""
+        rows = self.changed[name].to_arrow()
+        is_insert = pc.equal(rows.column(CHANGE), INSERT)
+        weight = pc.if_else(is_insert, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
+        return rows.select(self._columns(name)).append_column(WEIGHT, weight)
 
-        return Delta(
-            rows=source.rows,
-            rows_decoded=source.rows_decoded,
-            fits=source.fits,
-            inserts_only=source.only_inserts,
-            local=lambda: _with_weights(source.table(), columns),
-            frame=frame,
-        )
+    def delta_frame(self, name: str) -> DataFrame:
+        """The same as a DataFrame."""
+        weight = f"CASE WHEN {CHANGE} = '{INSERT}' THEN 1 ELSE -1 END AS {WEIGHT}"
+        columns = map(types.quote, self._columns(name))
+        return self.changed[name].to_df().selectExpr(*columns, weight)
 
-    def _of_view(self, name: str) -> Delta:
-        from tailrace.store import spark_changes
-
-        found = difference(self._runtime, self.end(name, State.OLD), self.end(name, State.NEW))
-        columns = [c.name for c in self.table(name).columns]
-
-        def frame() -> DataFrame:
-            rows = spark_changes.to_df(self._runtime, found)
-            weight = f"CASE WHEN {CHANGE} = 'insert' THEN 1 ELSE -1 END AS {WEIGHT}"
-            return rows.selectExpr(*map(types.quote, columns), weight)
-
-        return Delta(
-            rows=found.rows,
-            rows_decoded=found.rows_read(self._runtime.settings.row_group_rows),
-            fits=lambda rows: feed.is_small(self._runtime, found, rows),
-            inserts_only=not found.some and all(p.change == feed.INSERT for p in found.whole),
-            local=lambda: _with_weights(feed.to_arrow(self._runtime, found), columns),
-            frame=frame,
-        )
+    def _columns(self, name: str) -> list[str]:
+        return [column.name for column in self.table(name).columns]
 
 
-def _with_weights(changes: pa.Table, columns: list[str]) -> pa.Table:
-    """Changes in memory with `_w` in place of their kind."""
-    is_insert = pc.equal(changes.column(CHANGE), "insert")
-    weight = pc.if_else(is_insert, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
-    return changes.select(columns).append_column(WEIGHT, weight)
+def _feed_of(changes: SourceChanges | None) -> Feed | None:
+    plan = None if changes is None else changes.plan
+    assert not isinstance(plan, Scan)  # after the first run there is nothing but changes
+    return plan
