@@ -23,8 +23,7 @@ from tailrace.catalog import tables as t
 from tailrace.configuration import Configuration
 from tailrace.propagation import claiming, joblog
 from tailrace.propagation.claiming import FencedError
-from tailrace.propagation.job import Claim, JobError, State, Work
-from tailrace.propagation.joblog import NewJob
+from tailrace.propagation.job import Claim, JobError, NewJob, State, Work
 from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete, updated
@@ -302,7 +301,7 @@ class World:
             if what in ("update", "interrupt"):
                 new = updated(row.spec, {"trigger": self.random.choice(TRIGGERS)})
                 write = joblog.stop if what == "interrupt" else joblog.write
-                write(connection, job_id, spec=new.to_json())
+                write(connection, job_id, spec=new)
             elif what == "pause":
                 joblog.write(connection, job_id, state=State.PAUSED)
             elif what == "cancel":
@@ -315,7 +314,7 @@ class World:
     def _resume(self, connection: sa.Connection, job_id: int) -> None:
         row = joblog.record(connection, job_id)
         assert row is not None
-        state = State.COMPLETED if row.node is None else State.RUNNING
+        state = State.IDLE if row.node is None else State.RUNNING
         joblog.write(connection, job_id, state=state, tries=0, retry_at=None)
         self.jobs[job_id].stopped = False
 

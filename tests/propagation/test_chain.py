@@ -27,7 +27,7 @@ def job(number: int, watermark: int | None, upstream: tuple[int, ...] = (), **mo
         "timeout": None,
         "sources": (*upstream, number),
         "upstream": upstream,
-        "state": State.COMPLETED,
+        "state": State.IDLE,
         "watermark": watermark,
         "claim_to": None,
         "catches_up": False,

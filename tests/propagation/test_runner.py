@@ -11,6 +11,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import tables as t
 from tailrace.propagation import joblog
+from tailrace.propagation.job import NewJob
 from tailrace.propagation.spec import complete
 from tests.propagation.simulation import SimNode, World
 from tests.propagation.test_simulation import catalog
@@ -36,7 +37,7 @@ class Stage(World):
         trigger = {"job_type": job_type, "schedule": schedule}
         spec = complete({"trigger": trigger, "consumer": {"kind": "sim"}})
         with self.database.lock() as connection:
-            new = joblog.NewJob(home="main.t", name=f"j{self.names}", spec=spec, sources=[1])
+            new = NewJob(home="main.t", name=f"j{self.names}", spec=spec, sources=[1])
             now = self.clock.now()
             (job_id,) = joblog.insert_all(connection, [new], tenant="default", now=now)
         from tests.propagation.simulation import ModelJob

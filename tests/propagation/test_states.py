@@ -58,7 +58,7 @@ def test_a_job_at_rest_is_new_failing_or_idle(lake_args: LakeArgs) -> None:
         assert [job.name for job in lake.jobs.list("failing")] == ["bad"]
         assert [job.name for job in lake.jobs.list("idle")] == ["good"]
         assert lake.jobs.list("new") == lake.jobs.list("error") == []
-        with pytest.raises(tailrace.InvalidError, match="new, failing, idle, running, completed"):
+        with pytest.raises(tailrace.InvalidError, match="new, idle, running, failing, error"):
             lake.jobs.list("pending")
         with lake.serving(metrics_port=0) as serving:
             wait_until(lambda: 'state="failing"} 1.0' in metrics(serving.metrics_port), what="it")

@@ -272,7 +272,7 @@ def test_views_are_built_refreshed_and_verified(lake: tailrace.Lake) -> None:
     before = view._job()
     lake.sql("INSERT INTO sales.orders VALUES (4, 'eve', 1, NULL)")
     view.refresh()
-    assert not view._make_stale(before, status=before.last.to_json())
+    assert not view._make_stale(before, last=before.last)
     lake.sql("DELETE FROM sales.orders WHERE id = 4")
     # Asked for before the build, it is forgotten with that.
     lake.sql("CREATE MATERIALIZED VIEW ids AS SELECT id FROM sales.orders")

@@ -51,7 +51,7 @@ _RUNS_JOBS = {"run_until_fresh", "wait", "refresh", "rebuild", "serving", "sql",
 _COSTLY = {"to_df", "changes", "verify", "refresh", "search_many", "run_until_fresh", "rebuild"}
 _COSTLY |= {"serving", "collect", "show", "wait", "connect", "sql", "inserts", "deletes"}
 # Not a part of what they do, but of Python or of pandas: how an error is made, how a view is.
-_OUTSIDE = (BaseException, type(tailrace.State.PENDING))
+_OUTSIDE = (BaseException, type(tailrace.State.IDLE))
 
 
 def _source(

@@ -35,7 +35,7 @@ _OPTIONS = {
     "sqlite": "json_remove(json_extract(j.spec, '$.consumer'), '$.kind', '$.column_ids')",
     "postgresql": "((j.spec::jsonb -> 'consumer') - 'kind' - 'column_ids')::text",
 }
-# What users see in place of `completed`; `propagation.job.shown` says the same.
+# What users see in place of `completed`; `propagation.job_rows.state_of` says the same.
 _STATE = """CASE WHEN j.state <> 'completed' THEN j.state WHEN j.tries > 0 THEN 'failing'
             WHEN j.watermark IS NULL THEN 'new' ELSE 'idle' END AS state"""
 _JOBS = """

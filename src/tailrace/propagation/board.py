@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tailrace.propagation.freshness import is_fresh
-from tailrace.propagation.job import ACTIVE, Job, State, Work
+from tailrace.propagation.job import Job, State, Work
 
 GroupKey = Hashable
 
@@ -23,10 +23,6 @@ class Entry:
     # The stored watermark, moved on over snapshots in which its sources did not change.
     watermark: int | None
     flight: Work | None = None  # the work it is in, here, waiting or running
-
-    @property
-    def is_active(self) -> bool:
-        return self.job.state in ACTIVE
 
     def target(self, live: Collection[str]) -> int | None:
         """Where a running iteration of it will end, here or on another node that lives."""

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from tailrace.catalog import tables as t
 from tailrace.errors import ConflictError
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
-from tailrace.propagation.joblog import job_of, next_number, records_by_id, write
+from tailrace.propagation.job_rows import ENDED, FAILED
+from tailrace.propagation.joblog import next_number, records_by_id, write
 from tailrace.store import lookup
 
 _J = t.job.c
@@ -52,7 +53,7 @@ def claim(
         job = found.get(member.job.id)
         if job is None or not _is_as_planned(job, member.job, work.to):
             return False
-        at_rest = job.state is State.COMPLETED and job.node is None
+        at_rest = job.is_at_rest and job.node is None
         return at_rest or (job.state is State.RUNNING and is_free(job))
 
     def stands(member: Member, bundle: tuple[int, ...]) -> bool:
@@ -93,28 +94,18 @@ def _claim(
     connection: sa.Connection, before: JobRecord, member: Member, to: int, node: str
 ) -> Claim:
     left = before.state is State.RUNNING
-    epoch = before.epoch + (1 if left else 0)
-    values = {
+    values: dict[str, Any] = {
         "state": State.RUNNING,
         "watermark": member.since,
         "claim_to": to,
-        "catches_up": int(member.catches_up),
-        "node_id": node,
-        "epoch": epoch,
+        "catches_up": member.catches_up,
+        "node": node,
+        "epoch": before.epoch + (1 if left else 0),
     }
-    lsn = next_number(connection, "lsn")
-    connection.execute(sa.update(t.job).where(_J.job_id == before.id).values(lsn=lsn, **values))
-    job = replace(
-        job_of(before, member.job.sources, member.job.upstream),
-        state=State.RUNNING,
-        watermark=member.since,
-        claim_to=to,
-        catches_up=member.catches_up,
-        node=node,
-        epoch=epoch,
-        lsn=lsn,
-    )
-    return Claim(job=job, since=member.since, to=to, spec=before.spec, last=before.last)
+    lsn = write(connection, before.id, **values)
+    assert lsn is not None  # it is as it was planned, and nobody else can write now
+    job = Job.of(before, member.job.sources, member.job.upstream)
+    return Claim(job=replace(job, **values, lsn=lsn), spec=before.spec, last=before.last)
 
 
 def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
@@ -126,25 +117,21 @@ def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
     ]
 
 
-# A job that was paused while it ran stays paused.
-_AT_REST = sa.case((_J.state == State.RUNNING, State.COMPLETED.value), else_=_J.state)
-
-
 def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any]) -> None:
     """Move the watermark to where the iteration has read; FencedError if it may not."""
     done = write(
         connection,
         claim.job.id,
         *_ours(claim),
-        state=_AT_REST,
+        state=ENDED,
         watermark=claim.to,
         claim_to=None,
-        node_id=None,
+        node=None,
         tries=0,
         retry_at=None,
-        status=LastRun(memory=memory).to_json(),
+        last=LastRun(memory=memory),
     )
-    if not done:
+    if done is None:
         raise FencedError(f"{claim.job.label} was stopped: this iteration is not committed")
 
 
@@ -162,19 +149,19 @@ def fail(
 
     The epoch rises: a thread that could not be ended must not commit in a later try's name.
     """
-    failed = sa.case((_J.state == State.RUNNING, State.ERROR.value), else_=_J.state)
-    return write(
+    done = write(
         connection,
         claim.job.id,
         *_ours(claim),
-        state=failed if permanent else _AT_REST,
+        state=FAILED if permanent else ENDED,
         epoch=_J.epoch + 1,
-        node_id=None,
+        node=None,
         **({} if repeats else {"claim_to": None}),
         tries=tries,
         retry_at=retry_at,
-        status=claim.last.with_error(error).to_json(),
+        last=claim.last.with_error(error),
     )
+    return done is not None
 
 
 def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool = True) -> None:
@@ -189,7 +176,7 @@ def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool 
             lsn=next_number(connection, "lsn"),
             epoch=_J.epoch + 1,
             node_id=None,
-            state=_AT_REST,
+            state=ENDED,
             **({} if repeats else {"claim_to": None}),
         )
     )

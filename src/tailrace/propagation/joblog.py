@@ -7,10 +7,7 @@ iteration writes is in `claiming`.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,15 +15,8 @@ import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
-from tailrace.propagation.job import (
-    Job,
-    JobError,
-    JobRecord,
-    LastRun,
-    State,
-)
-from tailrace.propagation.spec import JobSpec
-from tailrace.propagation.trigger import make_trigger, parse_interval
+from tailrace.propagation.job import Job, JobError, JobRecord, LastRun, NewJob, State
+from tailrace.propagation.job_rows import from_row, to_row
 from tailrace.store.schema import fold
 
 _J = t.job.c
@@ -56,7 +46,7 @@ def lake_id(connection: sa.Connection) -> str:
 def jobs_since(connection: sa.Connection, lsn: int) -> list[tuple[Job, bool]]:
     """The jobs written after a number, and whether each is dropped."""
     query = sa.select(t.job).where(_J.lsn > lsn).order_by(_J.lsn)
-    return _with_sources(connection, [_record(row) for row in connection.execute(query)])
+    return _with_sources(connection, [from_row(row) for row in connection.execute(query)])
 
 
 def jobs_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[Job, bool]]:
@@ -67,7 +57,7 @@ def jobs_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[Job,
 def records_by_id(connection: sa.Connection, ids: Iterable[int]) -> dict[int, JobRecord]:
     """Some jobs, dropped or not, by their ids."""
     return {
-        row.job_id: _record(row)
+        row.job_id: from_row(row)
         for some in in_batches(ids)
         for row in connection.execute(sa.select(t.job).where(_J.job_id.in_(some)))
     }
@@ -86,7 +76,7 @@ def options(connection: sa.Connection, job_id: int) -> dict[str, Any]:
 def records(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[JobRecord]:
     """The jobs that are not dropped and meet some conditions, by home and name."""
     query = sa.select(t.job).where(_J.dropped_at.is_(None), *conditions)
-    return [_record(row) for row in connection.execute(query.order_by(_J.home, _J.name))]
+    return [from_row(row) for row in connection.execute(query.order_by(_J.home, _J.name))]
 
 
 def numbers(connection: sa.Connection) -> dict[int, int]:
@@ -218,7 +208,7 @@ def _with_sources(connection: sa.Connection, found: Sequence[JobRecord]) -> list
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     return [
         (
-            job_of(
+            Job.of(
                 job,
                 shared.setdefault(sources[job.id], sources[job.id]),
                 upstream.get(job.id, ()),
@@ -228,58 +218,6 @@ def _with_sources(connection: sa.Connection, found: Sequence[JobRecord]) -> list
         for job in found
         if job.id in sources  # or its rows are being deleted at this moment
     ]
-
-
-def _record(row: Any) -> JobRecord:
-    """A row as a value."""
-    return JobRecord(
-        id=row.job_id,
-        tenant=row.tenant,
-        home=row.home,
-        name=row.name,
-        kind=row.kind,
-        spec=JobSpec.from_json(row.spec),
-        state=State(row.state),
-        watermark=row.watermark,
-        claim_to=row.claim_to,
-        catches_up=bool(row.catches_up),
-        node=row.node_id,
-        epoch=row.epoch,
-        lsn=row.lsn,
-        tries=row.tries,
-        retry_at=row.retry_at,
-        last=LastRun.from_json(row.status),
-        created_at=row.created_at,
-        dropped_at=row.dropped_at,
-    )
-
-
-def job_of(of: JobRecord, sources: tuple[int, ...], upstream: tuple[int, ...]) -> Job:
-    """What a runner keeps of a job."""
-    spec = of.spec
-    rule = {"job_type": spec.job_type, "schedule": spec.schedule}
-    return Job(
-        id=of.id,
-        tenant=of.tenant,
-        home=of.home,
-        name=of.name,
-        kind=of.kind,
-        trigger=make_trigger(spec.job_type, spec.schedule),
-        rule=sys.intern(json.dumps(rule, sort_keys=True)),
-        priority=spec.priority,
-        timeout=None if spec.timeout is None else parse_interval(spec.timeout).total_seconds(),
-        sources=sources,
-        upstream=upstream,
-        state=of.state,
-        watermark=of.watermark,
-        claim_to=of.claim_to,
-        catches_up=of.catches_up,
-        node=of.node,
-        epoch=of.epoch,
-        lsn=of.lsn,
-        tries=of.tries,
-        retry_at=of.retry_at,
-    )
 
 
 # --- writing: all of it under the commit lock ---------------------------------------------------
@@ -299,18 +237,6 @@ def next_number(connection: sa.Connection, name: str, count: int = 1) -> int:
     return int(connection.execute(_COUNT, {"which": name, "many": count}).scalar_one())
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewJob:
-    """A job to be entered."""
-
-    home: str
-    name: str
-    spec: JobSpec
-    sources: Sequence[int]
-    outputs: Sequence[int] = ()
-    upstream: Sequence[int] = ()  # all that it stands on, the lowest first
-
-
 def insert_all(
     connection: sa.Connection, jobs: Sequence[NewJob], *, tenant: str, now: datetime
 ) -> list[int]:
@@ -323,21 +249,23 @@ def insert_all(
     connection.execute(
         sa.insert(t.job),
         [
-            {
-                "job_id": job_id,
-                "tenant": tenant,
-                "home": job.home,
-                "name": job.name,
-                "kind": job.spec.kind,
-                "spec": job.spec.to_json(),
-                "state": State.COMPLETED,
-                "epoch": 0,
-                "catches_up": 0,
-                "lsn": first_lsn + job_id - first_id,
-                "tries": 0,
-                "status": LastRun().to_json(),
-                "created_at": now,
-            }
+            to_row(
+                {
+                    "job_id": job_id,
+                    "tenant": tenant,
+                    "home": job.home,
+                    "name": job.name,
+                    "kind": job.spec.kind,
+                    "spec": job.spec,
+                    "state": State.NEW,
+                    "epoch": 0,
+                    "catches_up": False,
+                    "lsn": first_lsn + job_id - first_id,
+                    "tries": 0,
+                    "last": LastRun(),
+                    "created_at": now,
+                }
+            )
             for job_id, job in numbered
         ],
     )
@@ -379,17 +307,18 @@ def write(
     job_id: int,
     *conditions: sa.ColumnElement[bool],
     **values: Any,
-) -> bool:
-    """Change a job that is not dropped; False if a condition does not hold."""
+) -> int | None:
+    """Set fields of a job that is not dropped; its new `lsn`, or None if a condition fails."""
+    lsn = next_number(connection, "lsn")
     statement = (
         sa.update(t.job)
         .where(_J.job_id == job_id, _J.dropped_at.is_(None), *conditions)
-        .values(lsn=next_number(connection, "lsn"), **values)
+        .values(lsn=lsn, **to_row(values))
     )
-    return connection.execute(statement).rowcount == 1
+    return lsn if connection.execute(statement).rowcount == 1 else None
 
 
-def stop(connection: sa.Connection, job_id: int, **values: Any) -> bool:
+def stop(connection: sa.Connection, job_id: int, **values: Any) -> int | None:
     """Change a job so that whatever runs for it can no longer commit."""
     return write(connection, job_id, epoch=_J.epoch + 1, **values)
 
@@ -398,8 +327,8 @@ def fail_trigger(connection: sa.Connection, job: Job, error: JobError, again: da
     """Say that a job's trigger raised, and when it is asked again; not if the job has changed."""
     now = record(connection, job.id)
     if now is not None and now.lsn == job.lsn:
-        status = now.last.with_error(error).to_json()
-        write(connection, job.id, tries=job.tries + 1, retry_at=again, status=status)
+        last = now.last.with_error(error)
+        write(connection, job.id, tries=job.tries + 1, retry_at=again, last=last)
 
 
 def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
@@ -407,8 +336,7 @@ def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
     now = record(connection, job.id)
     if now is None or now.lsn != job.lsn or now.last.error is None or now.last.error.code != code:
         return
-    status = now.last.with_error(None).to_json()
-    write(connection, job.id, tries=0, retry_at=None, status=status)
+    write(connection, job.id, tries=0, retry_at=None, last=now.last.with_error(None))
 
 
 def drop(connection: sa.Connection, job_id: int, now: datetime) -> bool:
@@ -417,7 +345,7 @@ def drop(connection: sa.Connection, job_id: int, now: datetime) -> bool:
     owned = sa.select(c.table_id).where(c.job_id == job_id, c.owned == 1)
     connection.execute(sa.delete(t.version).where(t.version.c.table_id.in_(owned)))
     connection.execute(sa.delete(t.job_output).where(c.job_id == job_id))
-    return stop(connection, job_id, dropped_at=now)
+    return stop(connection, job_id, dropped_at=now) is not None
 
 
 def delete_dropped(connection: sa.Connection, before: datetime) -> int:
@@ -437,5 +365,5 @@ def advance(connection: sa.Connection, watermarks: Mapping[int, tuple[int, int]]
     for job_id, (stored, now) in watermarks.items():
         if now > stored:
             conditions = (_J.watermark == stored, _J.node_id.is_(None), _J.claim_to.is_(None))
-            moved += write(connection, job_id, *conditions, watermark=now)
+            moved += write(connection, job_id, *conditions, watermark=now) is not None
     return moved

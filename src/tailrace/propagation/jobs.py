@@ -31,11 +31,12 @@ from tailrace.propagation.consumer import find_consumer, is_broken, why_missing
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import check_outside
 from tailrace.propagation.iteration import source_gone
-from tailrace.propagation.job import AT_REST, STORED, Job, JobError, JobRecord, State
+from tailrace.propagation.job import AT_REST, STOPPED, Job, JobError, JobRecord, NewJob, State
+from tailrace.propagation.job_rows import stored_state
 from tailrace.propagation.node import common_fault, live_nodes
-from tailrace.propagation.registering import Registering, Registration
+from tailrace.propagation.registering import Registering
 from tailrace.propagation.spec import JobSpec, complete, updated
-from tailrace.propagation.status import STOPPED, JobStatus, statuses
+from tailrace.propagation.status import JobStatus, statuses
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
@@ -139,16 +140,7 @@ class Jobs:
         if batch is None or txn.last_in_commit is not batch:
             batch = self._registering[txn] = Registering(self._runtime)
             txn.in_commit(batch)
-        batch.add(
-            Registration(
-                home=home,
-                name=name,
-                spec=spec,
-                sources=infos,
-                outputs=outputs,
-                upstream=upstream,
-            )
-        )
+        batch.add(NewJob(home=home, name=name, spec=spec, upstream=upstream), infos, outputs)
         pending.add((home, fold(name)))
         return True
 
@@ -285,7 +277,7 @@ class Jobs:
             if consumer is not None:
                 consumer.check_update(job.spec.consumer, new.consumer)
             write = joblog.stop if interrupt else joblog.write
-            write(connection, job.id, spec=new.to_json())
+            write(connection, job.id, spec=new)
 
         self._change(table, name, change, txn)
 
@@ -307,10 +299,10 @@ class Jobs:
             joblog.write(
                 connection,
                 job.id,
-                state=State.COMPLETED if job.node is None else State.RUNNING,
+                state=State.IDLE if job.node is None else State.RUNNING,
                 tries=0,
                 retry_at=None,
-                status=job.last.with_error(None).to_json(),
+                last=job.last.with_error(None),
             )
 
         self._change(table, name, change, txn)
@@ -355,13 +347,14 @@ class Jobs:
 
     def list(self, state: str | None = None) -> Sequence[JobStatus]:
         """All jobs, or those in a state; `completed` is all that are at rest."""
-        known = [*AT_REST, *STORED]
+        known = [*State, State.COMPLETED]
         if state is not None and state not in known:
             raise InvalidError(f"no job is ever {show(state)}: {', '.join(known)}")
         c = t.job.c
         conditions = [c.tenant == self._runtime.tenant]
         if state is not None:
-            conditions.append(c.state == (State.COMPLETED if state in AT_REST else state))
+            stored = state if state == State.COMPLETED else stored_state(State(state))
+            conditions.append(c.state == stored)
         with self._runtime.database.read() as connection:
             jobs = joblog.records(connection, *conditions)
             found = statuses(connection, jobs, common_fault(connection, self._runtime))
@@ -477,8 +470,7 @@ def fail_followers(connection: sa.Connection, tables: list[int], now: datetime) 
             joblog.drop(connection, job.id, now)
             continue
         error = JobError(code=retry.SOURCE_GONE, message=source_gone(job.label), at=str(now))
-        status = job.last.with_error(error).to_json()
-        joblog.stop(connection, job.id, state=State.ERROR, status=status)
+        joblog.stop(connection, job.id, state=State.ERROR, last=job.last.with_error(error))
 
 
 def _refuse_if_needed(above: Sequence[JobRecord], label: str) -> None:

@@ -55,7 +55,7 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
     ready = [entry for entry in members if _may_start(board, entry, rules, plan)]
     if not ready:
         return plan
-    active = [entry for entry in members if entry.is_active]
+    active = [entry for entry in members if entry.job.is_active]
     live = rules.live
     reached = [board.effective(e) for e in active] + [e.target(live) for e in active]
     known = (position for position in reached if position is not None)
@@ -97,7 +97,7 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
 
 def can_start(entry: Entry, rules: Rules) -> bool:
     """Whether an iteration of a job can begin now, as far as the job itself is concerned."""
-    if entry.flight is not None or not entry.is_active or not rules.is_ready(entry):
+    if entry.flight is not None or not entry.job.is_active or not rules.is_ready(entry):
         return False
     return _retry_at(entry, rules) is None
 
@@ -117,7 +117,7 @@ def _may_start(board: Board, entry: Entry, rules: Rules, plan: Plan) -> bool:
         needed += [one for one in beneath if not board.is_settled(one)]
     for one in needed:
         retry_at = _retry_at(one, rules)
-        if retry_at is not None and one.is_active and one.flight is None:
+        if retry_at is not None and one.job.is_active and one.flight is None:
             plan.later(retry_at)
     return all(can_start(one, rules) for one in needed)
 

@@ -18,9 +18,8 @@ from tailrace.catalog.database import in_batches
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.propagation.freshness import Freshness
-from tailrace.propagation.job import JobRecord, State
+from tailrace.propagation.job import STOPPED, JobRecord, State
 from tailrace.propagation.node import live_nodes
-from tailrace.propagation.status import STOPPED
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store.purge import Need, Purge
@@ -57,7 +56,7 @@ class JobNeeds:
     def prepare(self, limit: int) -> None:
         """Move on the watermarks of jobs whose sources have not changed: they need nothing old."""
         with self._runtime.database.read_at_once() as connection:
-            idle = [job.id for job in self._jobs(connection, limit) if job.is_fresh]
+            idle = [job.record.id for job in self._jobs(connection, limit) if job.is_fresh]
         for some in in_batches(idle):  # others want to commit in between
             with self._runtime.database.lock() as connection:
                 jobs = self._jobs(connection, limit, only=some)
@@ -66,7 +65,7 @@ class JobNeeds:
     def below(self, connection: sa.Connection, limit: int) -> Iterable[Need]:
         """The snapshots below a limit that jobs need."""
         found = [
-            Need(snapshot=job.needs, who=f"the job {job.label}")
+            Need(snapshot=job.needs, who=f"the job {job.record.label}")
             for job in self._jobs(connection, limit)
             if job.needs is not None and not job.is_fresh and not job.is_stopped
         ]
@@ -79,11 +78,12 @@ class JobNeeds:
         for job in jobs:
             if job.is_fresh or not job.is_stopped:
                 continue
-            if job.claim_to is not None and job.claim_to < horizon:
+            record = job.record
+            if record.claim_to is not None and record.claim_to < horizon:
                 # It can't be ended where it was going to end.
-                joblog.write(connection, job.id, claim_to=None, catches_up=0)
+                joblog.write(connection, record.id, claim_to=None, catches_up=False)
             if job.needs is not None:
-                log.warning("history of a job purged", job=job.label, watermark=job.watermark)
+                log.warning("history of a job purged", job=record.label, watermark=record.watermark)
 
     def _retained(self, connection: sa.Connection) -> list[Need]:
         """History that jobs ask to be kept, whatever they have read of it already."""
@@ -138,10 +138,7 @@ class JobNeeds:
         oldest = lookup.oldest_snapshot(connection)
         return [
             _Job(
-                id=job.id,
-                label=job.label,
-                watermark=job.watermark,
-                claim_to=job.claim_to,
+                record=job,
                 needs=_needed(job, oldest, limit),
                 is_fresh=family.is_fresh(job),
                 is_stopped=family.is_stopped(job),
@@ -154,10 +151,7 @@ class JobNeeds:
 class _Job:
     """A job that is behind the horizon that is wanted."""
 
-    id: int
-    label: str
-    watermark: int | None
-    claim_to: int | None
+    record: JobRecord
     needs: int | None  # the oldest snapshot that it reads next; None: none below the limit
     is_fresh: bool  # nothing has changed since its watermark, which stands for the newest snapshot
     is_stopped: bool
@@ -172,7 +166,8 @@ def _needed(job: JobRecord, oldest: int, limit: int) -> int | None:
 
 def _advance(connection: sa.Connection, jobs: list[_Job]) -> None:
     newest = lookup.newest_snapshot(connection)
-    moves = {job.id: (job.watermark, newest) for job in jobs if job.watermark is not None}
+    records = [job.record for job in jobs]
+    moves = {one.id: (one.watermark, newest) for one in records if one.watermark is not None}
     joblog.advance(connection, moves)
 
 

@@ -7,33 +7,16 @@ a job whose name or table another transaction took meanwhile fails the commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, InvalidError
 from tailrace.propagation import graph, joblog
-from tailrace.propagation.joblog import NewJob
-from tailrace.propagation.spec import JobSpec
+from tailrace.propagation.job import NewJob
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo, fold, split_name
-
-
-@dataclass(frozen=True, kw_only=True)
-class Registration:
-    """A job that a transaction is going to register."""
-
-    home: str
-    name: str
-    spec: JobSpec
-    sources: Sequence[TableInfo]
-    outputs: Sequence[str]  # names of tables
-    upstream: Sequence[int]  # what it stands on directly
-
-    @property
-    def label(self) -> str:
-        return f"{self.home}/{self.name}"
 
 
 class Registering:
@@ -41,10 +24,12 @@ class Registering:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._jobs: list[Registration] = []
+        # Each with its sources, and the names of the tables that it derives.
+        self._jobs: list[tuple[NewJob, Sequence[TableInfo], Sequence[str]]] = []
 
-    def add(self, job: Registration) -> None:
-        self._jobs.append(job)
+    def add(self, job: NewJob, sources: Sequence[TableInfo], outputs: Sequence[str]) -> None:
+        """Register a job, whose `upstream` names only what it reads from directly."""
+        self._jobs.append((job, sources, outputs))
 
     def __call__(self, connection: sa.Connection, snapshot: int) -> None:
         known: dict[tuple[str, str], int] = {}
@@ -62,28 +47,21 @@ class Registering:
             return found
 
         names = joblog.names_under(
-            connection, self._runtime.tenant, {job.home for job in self._jobs}
+            connection, self._runtime.tenant, {job.home for job, _, _ in self._jobs}
         )
         rows = []
-        for job in self._jobs:
+        for job, infos, tables in self._jobs:
             if (job.home, fold(job.name)) in names:
                 raise ConflictError(f"another transaction registered {job.label}")
-            sources = [table_id(i.schema, i.name, max(i.id, -1)) for i in job.sources]
-            outputs = [table_id(*split_name(output)) for output in job.outputs]
+            sources = [table_id(i.schema, i.name, max(i.id, -1)) for i in infos]
+            outputs = [table_id(*split_name(output)) for output in tables]
             graph.check_no_loop(connection, job.label, sources, outputs)
             upstream = self._all_upstream(connection, job, sources)
-            made = NewJob(
-                home=job.home,
-                name=job.name,
-                spec=job.spec,
-                sources=sources,
-                outputs=outputs,
-                upstream=upstream,
-            )
-            if outputs or upstream:  # the next may stand on it, or lead back to it
-                self._insert(connection, [made])
+            new = replace(job, sources=sources, outputs=outputs, upstream=upstream)
+            if outputs or upstream:  # the next may read from it, or lead back to it
+                self._insert(connection, [new])
             else:
-                rows.append(made)
+                rows.append(new)
         self._insert(connection, rows)
 
     def _insert(self, connection: sa.Connection, jobs: list[NewJob]) -> None:
@@ -91,7 +69,7 @@ class Registering:
         joblog.insert_all(connection, jobs, tenant=self._runtime.tenant, now=now)
 
     def _all_upstream(
-        self, connection: sa.Connection, new: Registration, sources: Sequence[int]
+        self, connection: sa.Connection, new: NewJob, sources: Sequence[int]
     ) -> list[int]:
         """What a new job stands on, near and far, each behind what it stands on itself."""
         if not new.upstream:

@@ -330,9 +330,10 @@ class Runner:
         """How many jobs are in which state."""
         with self._lock:
             entries = list(self.board.entries.values())
-        found = Counter(str(entry.job.shown) for entry in entries)
-        found[State.PENDING] = sum(e.flight is not None and e.job.node is None for e in entries)
-        return dict(found)
+        counts = Counter(str(entry.job.state) for entry in entries)
+        # In the queue of this node: beside its state, which is one of rest.
+        counts["pending"] = sum(e.flight is not None and e.job.node is None for e in entries)
+        return dict(counts)
 
     # --- upkeep -----------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,24 +41,6 @@ class JobSpec:
     def kind(self) -> str:
         """The kind of its consumer."""
         return str(self.consumer["kind"])
-
-    @classmethod
-    def from_json(cls, text: str) -> JobSpec:
-        """As the job log has it."""
-        stored = json.loads(text)
-        return cls(
-            consumer=stored["consumer"],
-            job_type=stored["trigger"]["job_type"],
-            schedule=stored["trigger"]["schedule"],
-            priority=stored["priority"],
-            timeout=stored["timeout"],
-            retention=stored.get("retention"),
-            sources=tuple(stored["sources"]),
-        )
-
-    def to_json(self) -> str:
-        """For the job log."""
-        return json.dumps(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """As users write it."""

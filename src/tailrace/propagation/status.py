@@ -14,12 +14,9 @@ from tailrace.catalog.database import in_batches
 from tailrace.propagation import joblog
 from tailrace.propagation.consumer import find_consumer, known_consumers, why_missing
 from tailrace.propagation.freshness import Freshness
-from tailrace.propagation.job import JobRecord, State
+from tailrace.propagation.job import STOPPED, JobRecord, State
 from tailrace.propagation.trigger import Unknown, make_trigger
 from tailrace.store import lookup
-
-# States that a job leaves only when a person does something.
-STOPPED = (State.ERROR, State.CANCELED, State.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +115,7 @@ class _Facts:
             table=job.home,
             name=job.name,
             kind=job.kind,
-            state=job.shown,
+            state=job.state,
             watermark=self._watermarks[job.id],
             is_fresh=fresh,
             sources=self._table_names(self._freshness.sources[job.id]),

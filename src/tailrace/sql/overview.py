@@ -8,8 +8,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
+from tailrace.propagation.job_rows import spec_from_json
 from tailrace.propagation.jobs import VIEW
-from tailrace.propagation.spec import JobSpec
 from tailrace.sql import system
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
@@ -121,7 +121,7 @@ def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
     found = []
     with runtime.database.read() as connection:
         for row in connection.execute(query):
-            options = JobSpec.from_json(row.spec).consumer
+            options = spec_from_json(row.spec).consumer
             found.append((row.home, options["view"], options["query"], row.strategy))
     return found
 

@@ -227,7 +227,7 @@ class View:
             last = replaced(job.last, memory={**job.last.memory, FULL: True})
             # An iteration that failed need not be tried again: this one takes its place.
             also = {"claim_to": None, "epoch": job.epoch + 1}
-            if self._make_stale(job, status=last.to_json(), **also):
+            if self._make_stale(job, last=last, **also):
                 return job
             self._run(job, timeout)
             job = self._job()
@@ -247,12 +247,13 @@ class View:
         # Not only the epoch: a run that has ended since leaves that alone, and changed its row.
         conditions = (c.node_id.is_(None), c.lsn == job.lsn)
         with self._context.runtime.database.lock() as connection:
-            return joblog.write(connection, job.id, *conditions, watermark=None, **values)
+            lsn = joblog.write(connection, job.id, *conditions, watermark=None, **values)
+        return lsn is not None
 
     def _nothing_to_do(self, job: JobRecord) -> Iteration | None:
         """A record without a run, if no source has changed since the watermark."""
         runtime = self._context.runtime
-        if job.watermark is None or job.claim_to is not None or job.state != State.COMPLETED:
+        if job.watermark is None or job.claim_to is not None or not job.is_at_rest:
             return None
         with runtime.database.read() as connection:
             waiting = built_beside(connection, job)
