@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import tables as t
-from tailrace.propagation.iteration import Flight, Iterations
+from tailrace.propagation.execution import Execution
+from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Member, Work
 from tailrace.propagation.joblog import jobs_since
 from tailrace.propagation.node import Node
@@ -58,7 +59,7 @@ def test_a_consumer_gets_frames_and_batches(sqlite_lake: tailrace.Lake) -> None:
 def test_large_changes_come_through_spark_and_in_pieces(
     sqlite_lake_args: LakeArgs, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.propagation.reading._BATCH_ROWS", 300)
+    monkeypatch.setattr("tailrace.propagation.shared_reads._BATCH_ROWS", 300)
     with opened(sqlite_lake_args, spark, local_rows=100) as lake:
         table, recorder = orders(lake, rows=600), Recorder(lake)
         lake.jobs.register("orders", "log", spec(recorder.kind))
@@ -266,7 +267,7 @@ def test_jobs_may_commit_together(lake: tailrace.Lake) -> None:
             tenant="default",
             together=(tuple(job.id for job in jobs),),
         )
-        iterations.run(Flight(work))
+        iterations.run(Execution(work))
         return [lake.jobs.status("orders", name).watermark for name in ("one", "two")]
 
     before = lake.snapshot
@@ -300,7 +301,7 @@ def test_the_source_is_read_once_for_all_jobs(
     assert {recorder.net() == bag(table.to_arrow()) for recorder in recorders} == {True}
 
 
-def test_readings_are_gone_when_nobody_needs_them(
+def test_shared_reads_are_gone_when_nobody_needs_them(
     sqlite_lake_args: LakeArgs, spark: SparkSession
 ) -> None:
     with opened(sqlite_lake_args, spark, local_rows=10) as lake:
@@ -311,8 +312,8 @@ def test_readings_are_gone_when_nobody_needs_them(
             snapshot = table.upsert([{"id": i, "v": "x"} for i in range(50)])
             for number in range(2):
                 lake.jobs.wait("orders", f"copy{number}", snapshot, timeout=60)
-            readings = serving.service.iterations.readings
-            wait_until(lambda: not readings._current, what="the end of all readings")
+            reads = serving.service.iterations.shared_reads
+            wait_until(lambda: not reads._current, what="the end of all shared reads")
         assert same(lake, "orders", "copy0")
         assert same(lake, "orders", "copy1")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tailrace.propagation.flight import Running
+from tailrace.propagation.execution import Turn
 from tailrace.propagation.job import Work
 from tailrace.propagation.scheduler import Scheduler
 from tests.support.process import wait_until
@@ -17,7 +17,7 @@ from tests.support.process import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tailrace.propagation.flight import Flight
+    from tailrace.propagation.execution import Execution
 
 
 class Desk:
@@ -33,16 +33,16 @@ class Desk:
         limits = {"workers": 1, "tenant_workers": 10, **options}
         self.scheduler = Scheduler(
             run=self._run,
-            done=lambda flight: self.done.append(flight.work.tenant),
+            done=lambda execution: self.done.append(execution.work.tenant),
             stop=self._stop,
-            time_out=lambda flight: self.timed_out.append(flight.work.tenant),
+            time_out=lambda execution: self.timed_out.append(execution.work.tenant),
             **limits,
         )
 
-    def _run(self, flight: Flight) -> None:
-        name = f"{flight.work.tenant}{flight.work.to}"
+    def _run(self, execution: Execution) -> None:
+        name = f"{execution.work.tenant}{execution.work.to}"
         limit = self.limits.get(name, 100.0)
-        flight.running[(1,)] = Running(
+        execution.turns[(1,)] = Turn(
             tag=name,
             job=1,
             started_at=datetime.now(UTC),
@@ -52,15 +52,15 @@ class Desk:
         self.order.append(name)
         gate = self.gates.setdefault(name, threading.Event())
         while not gate.wait(0.01):
-            if flight.stopped.is_set() and self.stops:
+            if execution.stopped.is_set() and self.stops:
                 return
 
-    def _stop(self, _flight: Flight) -> None:
+    def _stop(self, _execution: Execution) -> None:
         self.stops += 1
 
     def submit(
         self, tenant: str, number: int, priority: int = 0, *, is_backlog: bool = False
-    ) -> Flight | None:
+    ) -> Execution | None:
         work = Work(members=(), to=number, priority=priority, tenant=tenant, is_backlog=is_backlog)
         return next(iter(self.scheduler.submit(work)), None)
 
@@ -222,7 +222,7 @@ def test_what_is_given_up_frees_its_workers_and_is_settled() -> None:
     desk.submit("b", 0)
     desk.started(1)
     settled: list[str] = []
-    desk.scheduler.give_up(lambda flight: settled.append(flight.work.tenant))
+    desk.scheduler.give_up(lambda execution: settled.append(execution.work.tenant))
     assert settled == ["a"]
     assert desk.done == ["a", "b"]  # also what waited, to be planned again
     assert (desk.scheduler.running, desk.scheduler.waiting) == (0, 0)

@@ -22,18 +22,18 @@ class Entry:
     job: Job
     # The stored watermark, moved on over snapshots in which its sources did not change.
     watermark: int | None
-    flight: Work | None = None  # the work it is in, here, waiting or running
+    work: Work | None = None  # the work it is in, here, waiting or running
 
     def target(self, live: Collection[str]) -> int | None:
         """Where a running iteration of it will end, here or on another node that lives."""
-        if self.flight is not None:
-            return self.flight.to
+        if self.work is not None:
+            return self.work.to
         return self.job.claim_to if self.job.node in live else None
 
     def moves_front(self, live: Collection[str]) -> bool:
         """Whether an iteration of it is running that takes its group further."""
-        if self.flight is not None:
-            member = self.flight.by_job[self.job.id]
+        if self.work is not None:
+            member = self.work.by_job[self.job.id]
             return member.since is not None and not member.catches_up
         running = self.job.node in live and self.job.watermark is not None
         return running and not self.job.catches_up

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tailrace.arguments import checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.propagation.job import Kind
-from tailrace.propagation.reading import Reading, only
+from tailrace.propagation.shared_reads import SharedRead, only
 from tailrace.spark_sql.types import quote
 from tailrace.store.changes import DELETE, INSERT, Feed
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo, fold, quoted_name, split_name
@@ -30,14 +30,14 @@ class SourceChanges:
     def __init__(
         self,
         runtime: Runtime,
-        reading: Reading,
+        read: SharedRead,
         columns: list[str] | None,
         *,
         snapshots: bool = False,
     ) -> None:
         """With `snapshots`, rows begin with `_snapshot`: which one inserted or deleted them."""
-        self._runtime, self._reading = runtime, reading
-        info = reading.info
+        self._runtime, self._read = runtime, read
+        info = read.info
         self.info: TableInfo = info if columns is None else info.narrowed(columns)
         names = [column.name for column in self.info.columns]
         self._names = [SNAPSHOT, *names] if snapshots else names
@@ -45,25 +45,25 @@ class SourceChanges:
     @property
     def plan(self) -> Feed | Scan:
         """The files that they are in, for who reads them by itself."""
-        return self._reading.plan()
+        return self._read.plan()
 
     @property
     def is_small(self) -> bool:
         """Whether they are held in memory, so that Spark is not needed."""
-        return self._reading.is_small
+        return self._read.is_small
 
     @property
     def rows(self) -> int:
         """How many rows were inserted and deleted; an update may count as both."""
-        return self._reading.rows
+        return self._read.rows
 
     def to_arrow(self) -> pa.Table:
         """All of them in memory: `_change`, then the columns."""
-        return self._reading.table().select([CHANGE, *self._names])
+        return self._read.table().select([CHANGE, *self._names])
 
     def to_df(self) -> DataFrame:
         """All of them: `_change`, then the columns."""
-        return self._reading.frame().select([quote(name) for name in (CHANGE, *self._names)])
+        return self._read.frame().select([quote(name) for name in (CHANGE, *self._names)])
 
     @property
     def inserts(self) -> DataFrame:
@@ -80,8 +80,8 @@ class SourceChanges:
 
         if self.is_small:
             return local_frame(self._runtime, self.arrow(change))
-        rows = self._reading.frame()
-        if not self._reading.only_inserts:
+        rows = self._read.frame()
+        if not self._read.only_inserts:
             rows = rows.where(F.col(CHANGE) == change)
         elif change == DELETE:
             rows = rows.limit(0)
@@ -92,11 +92,11 @@ class SourceChanges:
         """`"insert"` or `"delete"`: those rows in memory, if they are small."""
         if not self.is_small:
             raise InvalidError("these changes are too many for memory: use batches()")
-        return only(self._reading.table(), change).select(self._names)
+        return only(self._read.table(), change).select(self._names)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow batches of `_change` and the columns, one at a time: all deletes, then inserts."""
-        for batch in self._reading.batches():
+        for batch in self._read.batches():
             yield batch.select([CHANGE, *self._names])
 
 

@@ -30,7 +30,6 @@ from tailrace.propagation import history, joblog, retry
 from tailrace.propagation.consumer import find_consumer, is_broken, why_missing
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.inside import check_outside
-from tailrace.propagation.iteration import source_gone
 from tailrace.propagation.job import AT_REST, STOPPED, Job, JobError, JobRecord, NewJob, State
 from tailrace.propagation.job_rows import stored_state
 from tailrace.propagation.node import common_fault, live_nodes
@@ -295,7 +294,7 @@ class Jobs:
 
         def change(connection: sa.Connection, job: JobRecord) -> None:
             if _has_lost_a_source(connection, job.id):
-                raise InvalidError(source_gone(job.label))
+                raise InvalidError(retry.source_gone(job.label))
             joblog.write(
                 connection,
                 job.id,
@@ -469,7 +468,7 @@ def fail_followers(connection: sa.Connection, tables: list[int], now: datetime) 
         if consumer is not None and consumer.goes_with_source:
             joblog.drop(connection, job.id, now)
             continue
-        error = JobError(code=retry.SOURCE_GONE, message=source_gone(job.label), at=str(now))
+        error = JobError(code=retry.SOURCE_GONE, message=retry.source_gone(job.label), at=str(now))
         joblog.stop(connection, job.id, state=State.ERROR, last=job.last.with_error(error))
 
 

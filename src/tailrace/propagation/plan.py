@@ -86,8 +86,8 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
             # Nor does a rebuild take the others further: they go on meanwhile.
             catches_up |= since is not None and since < board.oldest and to == front
             plan.works.append(_work(entries, since, to, catches_up=catches_up))
-    flights = [(e.flight, e.job.id) for e in members]
-    catching_up = any(work is not None and work.by_job[i].catches_up for work, i in flights)
+    running = [(e.work, e.job.id) for e in members]
+    catching_up = any(work is not None and work.by_job[i].catches_up for work, i in running)
     laggards = [e for e in laggards if front is not None and (e.watermark or 0) < front]
     if laggards and front is not None and not catching_up:
         first = min(laggards, key=lambda e: (-e.job.priority, e.watermark or 0, e.job.id))
@@ -97,7 +97,7 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
 
 def can_start(entry: Entry, rules: Rules) -> bool:
     """Whether an iteration of a job can begin now, as far as the job itself is concerned."""
-    if entry.flight is not None or not entry.job.is_active or not rules.is_ready(entry):
+    if entry.work is not None or not entry.job.is_active or not rules.is_ready(entry):
         return False
     return _retry_at(entry, rules) is None
 
@@ -117,7 +117,7 @@ def _may_start(board: Board, entry: Entry, rules: Rules, plan: Plan) -> bool:
         needed += [one for one in beneath if not board.is_settled(one)]
     for one in needed:
         retry_at = _retry_at(one, rules)
-        if retry_at is not None and one.job.is_active and one.flight is None:
+        if retry_at is not None and one.job.is_active and one.work is None:
             plan.later(retry_at)
     return all(can_start(one, rules) for one in needed)
 

@@ -19,6 +19,13 @@ PERMANENT = 10_000
 SOON = timedelta(seconds=1)
 INVALID, NOT_FOUND, CORRUPT, SOURCE_GONE, TOO_OFTEN = 10_001, 10_002, 10_003, 10_010, 10_999
 
+
+class SourceGoneError(errors.NotFoundError):
+    """A source of the job was dropped, or replaced by another table of its name."""
+
+    code = SOURCE_GONE
+
+
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.UnavailableError, UNAVAILABLE),
     # If it did happen, the job has moved on, and nothing is entered as failed.
@@ -75,3 +82,11 @@ def pause(
     doubled = first * 2 ** min(max(tries - 1, 0), 40)
     longest: timedelta = min(doubled, settings.retry_longest)
     return longest * random.uniform(0.8, 1.2)
+
+
+def source_gone(label: str) -> str:
+    """What a job whose source was dropped is told."""
+    return (
+        f"a source of {label} was dropped, or replaced by another table of the same name: "
+        "register the job again"
+    )

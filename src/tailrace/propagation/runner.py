@@ -107,7 +107,7 @@ class Runner:
                 works = self._plan(connection, now) if self._dirty else []
             for work in works:
                 for job in work.jobs:
-                    self.board.entries[job].flight = work
+                    self.board.entries[job].work = work
             self._enter_faults(now)
             return works
 
@@ -142,7 +142,7 @@ class Runner:
         }
         last = joblog.last_changes(connection, new) if new else {}
         # All is read: from here on nothing can fail half-way.
-        epochs = {job.id: job.epoch for job, _ in jobs if self._in_flight(job.id)}
+        epochs = {job.id: job.epoch for job, _ in jobs if self._in_work(job.id)}
         board.lsn, board.oldest = max(board.lsn, lsn), oldest
         self._dirty |= board.change(changed, snapshot)
         self._dirty |= board.apply(jobs)
@@ -159,9 +159,9 @@ class Runner:
         # A trigger that was not known may have been registered since.
         return entry is None or entry.job.lsn != number or isinstance(entry.job.trigger, Unknown)
 
-    def _in_flight(self, job_id: int) -> bool:
+    def _in_work(self, job_id: int) -> bool:
         entry = self.board.entries.get(job_id)
-        return entry is not None and entry.flight is not None
+        return entry is not None and entry.work is not None
 
     def _node_check(self, now: datetime) -> datetime | None:
         """When to see whether the nodes that run jobs are alive: only if others run some."""
@@ -296,8 +296,8 @@ class Runner:
                 self._reconciled = None  # what it had claimed may have to be released
             for job in work.jobs:
                 entry = self.board.entries.get(job)
-                if entry is not None and entry.flight is work:
-                    entry.flight = None
+                if entry is not None and entry.work is work:
+                    entry.work = None
                     for key in self.board.concerned(job):
                         if broken:
                             self._look_again(key, again)
@@ -332,7 +332,7 @@ class Runner:
             entries = list(self.board.entries.values())
         counts = Counter(str(entry.job.state) for entry in entries)
         # In the queue of this node: beside its state, which is one of rest.
-        counts["pending"] = sum(e.flight is not None and e.job.node is None for e in entries)
+        counts["pending"] = sum(e.work is not None and e.job.node is None for e in entries)
         return dict(counts)
 
     # --- upkeep -----------------------------------------------------------------------------
@@ -343,7 +343,7 @@ class Runner:
             job_id
             for job_id in self.board.claimed
             if self.board.entries[job_id].job.node == self._node_id
-            and self.board.entries[job_id].flight is None
+            and self.board.entries[job_id].work is None
         ]
         if lost:
             with self._runtime.database.lock() as connection:

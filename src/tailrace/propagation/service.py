@@ -16,7 +16,7 @@ from tailrace.errors import JobFailedError, UnavailableError
 from tailrace.log import get_logger
 from tailrace.propagation import graph, joblog
 from tailrace.propagation.consumer import find_consumer
-from tailrace.propagation.flight import Flight
+from tailrace.propagation.execution import Execution
 from tailrace.propagation.health import Health
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.iteration import Iterations
@@ -158,8 +158,8 @@ class Service:
                 failures = 0
             self._wake.wait(wait)
 
-    def _done(self, flight: Flight) -> None:
-        self.runner.finished(flight.work, broken=flight.broken)
+    def _done(self, execution: Execution) -> None:
+        self.runner.finished(execution.work, broken=execution.broken)
         self._wake.set()
 
     def _observe(self, job: Job, done: Iteration) -> None:

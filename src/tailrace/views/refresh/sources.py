@@ -18,7 +18,7 @@ from tailrace.propagation import versions
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import JobContext
 from tailrace.propagation.job import Kind
-from tailrace.propagation.reading import Reading
+from tailrace.propagation.shared_reads import SharedRead
 from tailrace.spark_sql import types
 from tailrace.store.changes import INSERT, Feed
 from tailrace.store.difference import difference
@@ -107,7 +107,7 @@ class Sources:
 
     def _changes_of_view(self, name: str) -> SourceChanges:
         feed = difference(self._runtime, self.end(name, State.OLD), self.end(name, State.NEW))
-        return SourceChanges(self._runtime, Reading(self._runtime, lambda _columns: feed), None)
+        return SourceChanges(self._runtime, SharedRead(self._runtime, lambda _columns: feed), None)
 
     def delta(self, name: str) -> pa.Table:
         """The change of a source in memory: the columns that the view uses, then `_w`."""

@@ -33,7 +33,7 @@ Key = tuple[int, int | None, int]
 _BATCH_ROWS = 200_000
 
 
-class Reading:
+class SharedRead:
     """What changed in one table, planned and read when first asked for."""
 
     def __init__(
@@ -194,31 +194,31 @@ def plan_range(runtime: Runtime, key: Key, columns: set[str] | None) -> feed.Fee
     return Scan(table=table, at=to, files=tuple(LiveFile(file=file) for file in files))
 
 
-class Readings:
-    """The readings that are in use on this node."""
+class SharedReads:
+    """The reads that are in use on this node."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = threading.Lock()
-        self._current: dict[Key, Reading] = {}
+        self._current: dict[Key, SharedRead] = {}
 
-    def announce(self, key: Key, columns: list[str] | None) -> Reading:
+    def acquire(self, key: Key, columns: list[str] | None) -> SharedRead:
         """Say that somebody is going to read a range; to be released in the end."""
         with self._lock:
             found = self._current.get(key)
             if found is None or not found.want(columns):
-                found = Reading(self._runtime, partial(plan_range, self._runtime, key))
+                found = SharedRead(self._runtime, partial(plan_range, self._runtime, key))
                 found.want(columns)
                 # One that misses a column is replaced for those to come; its users keep it.
                 self._current[key] = found
             found.users += 1
             return found
 
-    def release(self, reading: Reading) -> None:
+    def release(self, read: SharedRead) -> None:
         """Say that somebody is done with it."""
         with self._lock:
-            reading.users -= 1
-            if reading.users:
+            read.users -= 1
+            if read.users:
                 return
-            self._current = {k: r for k, r in self._current.items() if r is not reading}
-        reading.close()
+            self._current = {k: r for k, r in self._current.items() if r is not read}
+        read.close()

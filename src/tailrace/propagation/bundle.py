@@ -1,0 +1,206 @@
+"""A bundle: jobs that commit in one transaction. Most consist of one job.
+
+Always true: a job's output, its watermark, what its consumer remembers and its history are one
+commit, which fails if the job is no longer as it was claimed. The jobs of a bundle run one after
+the other, upstream first; the failure of one is entered with that one.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import sqlalchemy as sa
+
+from tailrace.errors import InvalidError, TailraceError
+from tailrace.propagation import claiming, history, outputs
+from tailrace.propagation.changes import Changes, SourceChanges
+from tailrace.propagation.consumer import Consumer, JobContext
+from tailrace.propagation.execution import Execution, Turn
+from tailrace.propagation.history import Iteration
+from tailrace.propagation.inside import consuming
+from tailrace.propagation.job import Claim, Kind
+from tailrace.propagation.shared_reads import SharedRead
+from tailrace.propagation.spark_tags import TaggingSpark
+from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import quoted_name
+from tailrace.store.transaction import Transaction
+
+
+class StoppedError(TailraceError):
+    """An iteration was told to stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One job of an iteration, with what it reads."""
+
+    claim: Claim
+    consumer: Consumer
+    kind: Kind
+    columns: dict[int, list[str] | None]  # by source
+    reads: dict[int, SharedRead] = field(default_factory=dict)  # by source
+
+    @property
+    def id(self) -> int:
+        """The job's."""
+        return self.claim.job.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Consumed:
+    """One job's consumer has run; nothing is committed yet."""
+
+    part: Part
+    turn: Turn
+    job: JobContext
+    strategy: str | None
+    written: list[outputs.Written]  # by this job
+    seconds: float
+
+
+class Bundle:
+    """Runs the consumers of some jobs, and commits them."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        heartbeat: Heartbeat,
+        spark: TaggingSpark,
+        execution: Execution,
+        parts: Sequence[Part],
+    ) -> None:
+        # As the jobs' own tenant sees the lake.
+        self._runtime = replace(runtime, tenant=parts[0].claim.job.tenant)
+        self._heartbeat, self._spark, self._execution = heartbeat, spark, execution
+        self._parts = parts
+        self.jobs = tuple(part.id for part in parts)
+        # Whose turn it is: who is to blame if something goes wrong.
+        self.part = parts[0]
+        self.turn = self._begin(parts[0])
+
+    def run(self, lake: Callable[[], str]) -> list[Iteration]:
+        """Run all of it; returns what the history has of each job from now on."""
+        with self._spark.tagged(self.turn.tag):
+            return self._run(lake)
+
+    def _run(self, lake: Callable[[], str]) -> list[Iteration]:
+        txn = Transaction(self._runtime, self._heartbeat, check=self._check, lent=True)
+        try:
+            done: list[_Consumed] = []
+            for part in self._parts:
+                if part is not self.part:
+                    self._check()
+                    self.part, self.turn = part, self._begin(part)
+                txn.act_for(part.id)
+                done.append(self._consume(txn, lake()))
+                self._runtime.step("consumed")
+            txn.lent = False
+            return self._commit(txn, done)
+        except BaseException:
+            txn.lent = False
+            txn.rollback()
+            raise
+
+    def _check(self) -> None:
+        if self._execution.must_stop(self.jobs):
+            raise StoppedError("this iteration was stopped")
+
+    def _begin(self, part: Part) -> Turn:
+        """A job's turn; each has its own time, also in a bundle."""
+        job, now = part.claim.job, time.monotonic()
+        limit = job.timeout or self._runtime.settings.iteration_timeout.total_seconds()
+        turn = self._execution.turns[self.jobs] = Turn(
+            job=job.id,
+            tag=f"tailrace-{job.node}-{'-'.join(map(str, self.jobs))}-{part.claim.to}",
+            started_at=self._runtime.clock.now(),
+            started=now,
+            deadline=now + limit,
+        )
+        return turn
+
+    def _consume(self, txn: Transaction, lake: str) -> _Consumed:
+        part, before = self.part, txn.written()
+        claim = part.claim
+        sources = {}
+        for table, read in part.reads.items():
+            source = SourceChanges(
+                self._runtime, read, part.columns[table], snapshots=part.consumer.snapshots
+            )
+            sources[quoted_name(source.info.schema, source.info.name)] = source
+        since = None if part.kind is Kind.SNAPSHOT else claim.since
+        job = JobContext(
+            id=claim.job.id,
+            name=claim.job.name,
+            table=claim.job.home,
+            tenant=claim.job.tenant,
+            options=claim.spec.consumer,
+            since=claim.since,
+            to=claim.to,
+            # A copy all the way down: what a try that fails does to it must leave no trace.
+            memory=copy.deepcopy(claim.last.memory),
+            lake=lake,
+            rebuilds=part.kind is Kind.SNAPSHOT and claim.since is not None,
+            is_canceled=lambda: self._execution.must_stop((part.id,)),
+        )
+        with consuming(claim.job.label):
+            strategy = part.consumer.run(Changes(part.kind, since, claim.to, sources), txn, job)
+        _check_memory(job.memory)
+        for name in job.owned:
+            outputs.check_owned(txn.info(name), claim.job)
+        return _Consumed(
+            part=part,
+            turn=self.turn,
+            job=job,
+            strategy=strategy,
+            written=outputs.written_between(before, txn.written()),
+            seconds=time.monotonic() - self.turn.started,
+        )
+
+    def _commit(self, txn: Transaction, done: list[_Consumed]) -> list[Iteration]:
+        own = {source for one in done for source in one.part.claim.job.sources}
+        if own & txn.dropped():
+            raise InvalidError("a consumer may not drop a source of its own job")
+        records: list[Iteration] = []
+        last, consumed = self.part, time.monotonic()
+
+        def enter(connection: sa.Connection, snapshot: int) -> None:
+            for one in done:
+                self.part = one.part
+                outputs.enter(connection, one.part.claim, one.written, one.job.owned, snapshot)
+                claiming.complete(connection, one.part.claim, one.job.memory)
+                # The commit is everybody's: its time is counted once.
+                more = time.monotonic() - consumed if one is done[-1] else 0.0
+                records.append(self._record(one, one.seconds + more))
+                history.record(connection, records[-1])
+            self.part = last
+
+        txn.in_commit(enter)
+        txn.commit()
+        return records
+
+    def _record(self, one: _Consumed, seconds: float) -> Iteration:
+        part, now = one.part, self._runtime.clock.now()
+        reads = part.reads.values()
+        return replace(
+            self._execution.record(part.claim, part.kind, one.turn, now),
+            seconds=seconds,
+            strategy=one.strategy,
+            rows_read=sum(read.rows for read in reads) + sum(one.job.counted),
+            bytes_read=sum(read.bytes for read in reads),
+            rows_written=sum(rows for _, rows, _ in one.written),
+            bytes_written=sum(size for _, _, size in one.written),
+        )
+
+
+def _check_memory(memory: object) -> None:
+    try:
+        json.dumps(memory, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(
+            f"what a consumer leaves in job.memory has to be JSON: {error}"
+        ) from error

@@ -1,0 +1,77 @@
+"""The tables that a run of a job has written to, entered with the commit of the run.
+
+Always true: a job never writes to a table that leads back to one of its sources; and a table that
+a job derives is closed to users, and dropped with the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+
+from tailrace.errors import InvalidError
+from tailrace.propagation import graph, joblog, versions
+from tailrace.propagation.job import Claim, Job
+from tailrace.store import lookup
+from tailrace.store.schema import TableInfo, split_name
+
+# A table, with the rows and bytes that were written to it.
+Written = tuple[TableInfo, int, int]
+
+
+def check_owned(info: TableInfo, job: Job) -> None:
+    """Refuse a table that is not the job's own: neither made by this run nor owned before."""
+    if info.id >= 0 and info.derived_by != job.id:
+        raise InvalidError(
+            f"{info.full_name} was not made by this run of {job.label}: it cannot be its own"
+        )
+
+
+def written_between(before: Sequence[Written], after: Sequence[Written]) -> list[Written]:
+    """What was written between two moments of a transaction."""
+    known = {info.id: (rows, size) for info, rows, size in before}
+    more = []
+    for info, rows, size in after:
+        old_rows, old_size = known.get(info.id, (0, 0))
+        if info.id not in known or rows != old_rows:
+            more.append((info, rows - old_rows, size - old_size))
+    return more
+
+
+def enter(
+    connection: sa.Connection,
+    claim: Claim,
+    written: Iterable[Written],
+    owned: Iterable[str],
+    snapshot: int,
+) -> None:
+    """Enter what a run has written to, and the new versions of what its job derives.
+
+    `owned` are the names of tables that are its own from now on.
+    """
+    touched = {}
+    for info, _, _ in written:
+        there: TableInfo | None = info
+        if info.id < 0:  # created by this very commit
+            there = lookup.find_table(connection, info.schema, info.name, snapshot)
+        if there is not None:
+            touched[there.id] = there
+    own = set()
+    for name in owned:
+        there = lookup.find_table(connection, *split_name(name), snapshot, claim.job.tenant)
+        if there is not None and there.derived_by is None:
+            own.add(there.id)
+    others = {i for i, info in touched.items() if info.derived_by is None} - own
+    if own or others:
+        _enter_new(connection, claim, own, others)
+    versions.enter(connection, claim, own.union(touched), snapshot)
+
+
+def _enter_new(connection: sa.Connection, claim: Claim, own: set[int], others: set[int]) -> None:
+    """Note the tables that it writes to for the first time, unless it would feed itself."""
+    new = (own | others) - joblog.outputs_of(connection, claim.job.id)
+    if new:
+        graph.check_no_loop(connection, claim.job.label, claim.job.sources, new)
+        joblog.add_outputs(connection, claim.job.id, sorted(new & own), owned=True)
+        joblog.add_outputs(connection, claim.job.id, sorted(new - own), owned=False)
