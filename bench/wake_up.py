@@ -57,7 +57,7 @@ def _measure(bench: Bench, lake: tailrace.Lake, catalog: str) -> Iterator[Row]:
     node = Node(lake._runtime, beating=False)
     runner = Runner(lake._runtime, node.id, live=node.live, knows=lambda _: True)
     first = timing.seconds(runner.look)
-    assert len(runner.board.entries) == jobs
+    assert len(runner.cache.entries) == jobs
     shape = f"{report.count(jobs)} jobs on {report.count(tables)} tables, {catalog}"
     yield Row(what=f"first look of a node: {shape}", measured=report.duration(first))
     gc.collect()

@@ -27,11 +27,12 @@ from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, absolute, normalize_data_path
 from tailrace.propagation import purging
 from tailrace.propagation.consumer import register_module
+from tailrace.propagation.dropping import fail_followers
 from tailrace.propagation.history import Usage, usage
-from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job
-from tailrace.propagation.jobs import Jobs, fail_followers, seconds
+from tailrace.propagation.jobs import Jobs, seconds
 from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
+from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings

@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.configuration import Configuration
-from tailrace.propagation import claiming, joblog
-from tailrace.propagation.claiming import FencedError
+from tailrace.propagation import claims, joblog
+from tailrace.propagation.claims import FencedError
 from tailrace.propagation.job import Claim, JobError, NewJob, State, Work
 from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
@@ -428,12 +428,12 @@ class World:
     def _claim(self, node: SimNode, flight: Flight) -> None:
         work = flight.work
         with self.database.lock() as connection:
-            claims = claiming.claim(
+            claimed = claims.claim(
                 connection, work, node=node.id, live=lambda _: self.live() | {node.id}
             )
-        flight.claims = {claim.job.id: claim for claim in claims}
+        flight.claims = {claim.job.id: claim for claim in claimed}
         flight.todo = [bundle for bundle in work.bundles() if bundle[0] in flight.claims]
-        for claim in claims:
+        for claim in claimed:
             job = self.jobs[claim.job.id]
             assert not job.dropped, f"job {claim.job.id} was claimed after its drop"
             assert not job.stopped, f"job {claim.job.id} was claimed after its cancel"
@@ -456,7 +456,7 @@ class World:
         try:
             with self.database.lock() as connection:
                 for claim in bundle:
-                    claiming.complete(connection, claim, claim.last.memory)
+                    claims.complete(connection, claim, claim.last.memory)
         except FencedError:
             self.counts["fenced"] += 1
             self.note(f"{jobs} are fenced")
@@ -498,7 +498,7 @@ class World:
     def _fail(self, claim: Claim, *, permanent: bool) -> None:
         tries = claim.job.tries + 1
         with self.database.lock() as connection:
-            claiming.fail(
+            claims.fail(
                 connection,
                 claim,
                 permanent=permanent,
@@ -515,7 +515,7 @@ class World:
                 if (row is not None and row.node == node.id and row.epoch == claim.job.epoch) or (
                     row is not None and row.node == node.id and row.dropped_at is not None
                 ):
-                    claiming.release(connection, job_id, node.id)
+                    claims.release(connection, job_id, node.id)
         node.flights.remove(flight)
         node.runner.finished(flight.work)
 
@@ -598,7 +598,7 @@ class World:
         self.look_on(node)
         works = [flight.work for flight in node.flights]
         if self.settings.iteration_snapshots > 100:
-            self._check_works(works, list(node.runner.board.groups.values()))
+            self._check_works(works, list(node.runner.cache.groups.values()))
         self.rest()
 
     def _check_works(self, works: list[Work], groups: list[list[int]]) -> None:

@@ -1,12 +1,12 @@
-"""What jobs that stand on each other are planned to do: a function of the board."""
+"""What jobs that stand on each other are planned to do: a function of the cache."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tailrace.propagation.board import Board
 from tailrace.propagation.chain import link
 from tailrace.propagation.job import Job, Member, State, Work
+from tailrace.propagation.job_cache import JobCache
 from tailrace.propagation.plan import work_of
 from tailrace.propagation.trigger import make_trigger
 
@@ -40,9 +40,9 @@ def job(number: int, watermark: int | None, upstream: tuple[int, ...] = (), **mo
     return Job(**{**values, **more})
 
 
-def board(*jobs: Job, changed: dict[int, int]) -> Board:
+def cache(*jobs: Job, changed: dict[int, int]) -> JobCache:
     """All jobs, and when their tables changed last; at 0, if nothing is said."""
-    made = Board(snapshot=NEWEST)
+    made = JobCache(snapshot=NEWEST)
     made.apply((one, False) for one in jobs)
     made.last_change = {table: changed.get(table, 0) for table in made.by_source}
     return made
@@ -58,34 +58,34 @@ def shown(works: list[Work]) -> list[tuple[int, list[tuple[int, ...]]]]:
 
 def test_what_is_behind_beneath_comes_along_from_its_own_watermark() -> None:
     low, idle, high = job(1, 2), job(2, 3), job(3, 4, (1, 2))
-    (work,) = link(board(low, idle, high, changed={1: 8}), [wants(high, NEWEST)])
+    (work,) = link(cache(low, idle, high, changed={1: 8}), [wants(high, NEWEST)])
     assert work.bundles() == [(1, 3)]  # the lowest first, and without what has nothing to do
     assert [(m.job.id, m.since) for m in work.members] == [(1, 2), (3, 4)]
 
 
 def test_two_that_share_something_beneath_go_together() -> None:
     low, one, two, beside = job(1, 2), job(2, 2, (1,)), job(3, 2, (1,)), job(4, 2)
-    known = board(low, one, two, beside, changed={1: 8, 4: 8})
+    known = cache(low, one, two, beside, changed={1: 8, 4: 8})
     works = [wants(one, NEWEST), wants(two, NEWEST), wants(beside, NEWEST)]
     assert shown(link(known, works)) == [(NEWEST, [(1, 2, 3)]), (NEWEST, [(4,)])]
 
 
 def test_siblings_of_a_group_stay_in_its_work_and_commit_for_themselves() -> None:
     low, high, beside = job(1, 2), job(2, 2, (1,)), job(3, 2)
-    known = board(low, high, beside, changed={1: 8, 3: 8})
+    known = cache(low, high, beside, changed={1: 8, 3: 8})
     group = work_of([Member(job=low, since=2), Member(job=beside, since=2)], NEWEST)
     assert shown(link(known, [group, wants(high, NEWEST)])) == [(NEWEST, [(1, 2), (3,)])]
 
 
 def test_the_nearest_end_is_taken_so_that_a_cut_backlog_stays_cut() -> None:
     low, high = job(1, 2), job(2, 2, (1,))
-    known = board(low, high, changed={1: 8})
+    known = cache(low, high, changed={1: 8})
     assert shown(link(known, [wants(low, 5), wants(high, 7)])) == [(5, [(1, 2)])]
 
 
 def test_nobody_is_taken_back_to_where_another_lags() -> None:
     low, high = job(1, 6), job(2, 2, (1,))
-    known = board(low, high, changed={1: 8})
+    known = cache(low, high, changed={1: 8})
     works = link(known, [wants(low, NEWEST), wants(high, 6, catches_up=True)])
     assert shown(works) == [(NEWEST, [(1, 2)])]
     assert not works[0].by_job[2].catches_up  # it goes further than its group is
@@ -93,32 +93,32 @@ def test_nobody_is_taken_back_to_where_another_lags() -> None:
 
 def test_what_was_begun_together_ends_together() -> None:
     low, high = job(1, 2, claim_to=5), job(2, 2, (1,), claim_to=5)
-    known = board(low, high, changed={1: 8})
+    known = cache(low, high, changed={1: 8})
     assert shown(link(known, [wants(low, 5), wants(high, 5)])) == [(5, [(1, 2)])]
 
 
 def test_what_was_begun_above_goes_as_far_as_those_beneath_are() -> None:
     low, high = job(1, 7), job(2, 2, (1,), claim_to=5)
-    known = board(low, high, changed={1: 7})
+    known = cache(low, high, changed={1: 7})
     assert shown(link(known, [wants(high, 5)])) == [(7, [(2,)])]
 
 
 def test_what_was_begun_beneath_and_ends_elsewhere_goes_first() -> None:
     low, other, high = job(1, 2, claim_to=5), job(2, 7), job(3, 2, (1, 2))
-    known = board(low, other, high, changed={1: 8, 2: 7})
+    known = cache(low, other, high, changed={1: 8, 2: 7})
     for planned in ([wants(low, 5), wants(high, NEWEST)], [wants(high, NEWEST)]):
         assert shown(link(known, planned)) == [(5, [(1,)])]
     beside = job(4, 2, (2,))
-    known = board(low, other, high, beside, changed={1: 8, 2: 7})
+    known = cache(low, other, high, beside, changed={1: 8, 2: 7})
     planned = [wants(low, 5), wants(high, NEWEST), wants(beside, NEWEST)]
     assert shown(link(known, planned)) == [(5, [(1,)]), (NEWEST, [(4,)])]
 
 
 def test_a_change_beneath_has_the_groups_above_looked_at() -> None:
     low, high = job(1, 2), job(2, 2, (1,))
-    known = board(low, high, changed={})
+    known = cache(low, high, changed={})
     groups = set(known.groups)
     assert known.apply([(job(1, 2, lsn=9), False)]) == groups
     assert known.apply([(job(2, 2, (1,), lsn=10), False)]) != groups
     known.apply([(job(2, 2, (1,), lsn=11), True)])
-    assert known.standing_on == {}
+    assert known.downstream == {}

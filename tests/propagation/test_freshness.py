@@ -9,8 +9,8 @@ import pytest
 
 import tailrace
 from tailrace.propagation import joblog
-from tailrace.propagation.board import Board
-from tailrace.propagation.freshness import Freshness, is_fresh
+from tailrace.propagation.freshness import Freshness, is_fresh, last_changes
+from tailrace.propagation.job_cache import JobCache
 from tailrace.sql import system
 from tests.support.jobs import spec
 from tests.support.seeds import seed
@@ -49,19 +49,19 @@ def doors(lake: tailrace.Lake) -> dict[str, tuple[int | None, bool]]:
     found = {job.name: (job.watermark, job.is_fresh) for job in lake.jobs.list()}
     table = system.rows(lake.runtime, "freshness")
     assert {row["name"]: (row["watermark"], row["lag_snapshots"] == 0) for row in table} == found
-    board = Board()
+    cache = JobCache()
     with lake.runtime.database.read_at_once() as connection:
         freshness = Freshness(connection, joblog.records(connection))
         _, newest, _ = joblog.head(connection)
         jobs = joblog.jobs_since(connection, -1)
-        board.apply(jobs)
+        cache.apply(jobs)
         sources = {table for job, _ in jobs for table in job.sources}
-        board.change(joblog.last_changes(connection, sources), newest)
+        cache.change(last_changes(connection, sources), newest)
         for record in joblog.records(connection):
             assert freshness.is_fresh(record) == found[record.name][1]
-            entry = board.entries[record.id]
+            entry = cache.entries[record.id]
             if found[record.name][1]:
-                assert board.effective(entry) == found[record.name][0]
+                assert cache.effective(entry) == found[record.name][0]
     return found
 
 

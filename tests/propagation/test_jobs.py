@@ -332,7 +332,7 @@ def test_watermarks_that_moved_in_memory_are_stored_by_the_hour(
             runner = serving.service.runner
             # The hour begins with the first upkeep, which stores nothing.
             wait_until(lambda: runner._kept_up is not None, what="the first upkeep")
-            wait_until(lambda: runner.board.snapshot == lake.snapshot, what="a look")
+            wait_until(lambda: runner.cache.snapshot == lake.snapshot, what="a look")
             assert stored() == first
             clock.advance(timedelta(hours=1, minutes=1))
             serving.service._wake.set()
@@ -405,8 +405,8 @@ def test_a_periodic_job_runs_when_its_watermark_is_old(
             lake.jobs.wait("orders", "log", timeout=30)
             for i in range(3):
                 table.append([{"id": 100 + i, "v": "x"}])
-            board = serving.service.runner.board
-            wait_until(lambda: board.snapshot == lake.snapshot, what="a look")
+            cache = serving.service.runner.cache
+            wait_until(lambda: cache.snapshot == lake.snapshot, what="a look")
             assert len(recorder.runs) == 1
             clock.advance(timedelta(minutes=11))
             serving.service._wake.set()

@@ -147,7 +147,7 @@ def test_groups_survive_the_registration_of_a_trigger(stage: Stage) -> None:
     tailrace.trigger("another")(type("Another", (tailrace.Trigger,), {}))
     second = stage.job()
     stage.look_on(one)
-    assert list(one.runner.board.groups.values()) == [[first, second]]
+    assert list(one.runner.cache.groups.values()) == [[first, second]]
 
 
 def test_a_trigger_that_cannot_be_made_stops_only_its_own_jobs(stage: Stage) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class IndexConsumer(Consumer):
     """Both kinds; what differs is in `build`."""
 
-    tends = True
+    needs_maintenance = True
     goes_with_source = True
 
     def prepare(
@@ -92,7 +92,7 @@ class IndexConsumer(Consumer):
         txn.in_commit(enter)
         return "segments"
 
-    def tend(
+    def maintain(
         self,
         runtime: Runtime,
         begin: Callable[[], Transaction],

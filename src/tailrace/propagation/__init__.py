@@ -1,6 +1,6 @@
 """Propagation: jobs follow tables, and every change reaches each of them once.
 
-Read in this order: `job` and `spec` (what a job is), `joblog` (where it is written down), `board`,
+Read in this order: `job` and `spec` (what a job is), `joblog` (where it is written down), `cache`,
 `plan` and `chain` (what should run), `runner` (when), `scheduler` (where), `iteration` (how),
 `changes` and `consumer` (what the code of a job gets), `versions` (what its output reflects),
 `jobs` (what users call).

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 
 from tailrace.errors import InvalidError, TailraceError
-from tailrace.propagation import claiming, history, outputs
+from tailrace.propagation import claims, history, outputs
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
 from tailrace.propagation.execution import Execution, Turn
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.inside import consuming
 from tailrace.propagation.job import Claim, Kind
+from tailrace.propagation.reentrancy import consuming
 from tailrace.propagation.shared_reads import SharedRead
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store.heartbeat import Heartbeat
@@ -172,7 +172,7 @@ class Bundle:
             for one in done:
                 self.part = one.part
                 outputs.enter(connection, one.part.claim, one.written, one.job.owned, snapshot)
-                claiming.complete(connection, one.part.claim, one.job.memory)
+                claims.complete(connection, one.part.claim, one.job.memory)
                 # The commit is everybody's: its time is counted once.
                 more = time.monotonic() - consumed if one is done[-1] else 0.0
                 records.append(self._record(one, one.seconds + more))

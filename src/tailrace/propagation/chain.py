@@ -3,7 +3,7 @@ beneath them.
 
 Always true: when a job commits a snapshot, everything it stands on reflects that snapshot, by the
 same commit or because nothing has changed for it since. A job that others stand on is never taken
-back, and never waits for them. All of this is a function of the board and of what the groups want
+back, and never waits for them. All of this is a function of the cache and of what the groups want
 to run, like `plan`.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tailrace.propagation.board import Board
 from tailrace.propagation.job import Job, Member, Work
+from tailrace.propagation.job_cache import JobCache
 from tailrace.propagation.plan import work_of
 
 
@@ -44,12 +44,12 @@ class _Node:
         return max(-1 if since is None else since + wanted, -1 if begun is None else begun)
 
 
-def link(board: Board, works: list[Work]) -> list[Work]:
+def link(cache: JobCache, works: list[Work]) -> list[Work]:
     """Make one bundle of all works that are related, with what is beneath them."""
     if not any(member.job.upstream for work in works for member in work.members):
         return works
     while True:
-        groups = [(group, _target(board, group)) for group in _related(_nodes(board, works))]
+        groups = [(group, _target(cache, group)) for group in _related(_nodes(cache, works))]
         apart = [group for group, to in groups if to is None]
         if not apart:
             break
@@ -61,12 +61,12 @@ def link(board: Board, works: list[Work]) -> list[Work]:
     return works
 
 
-def _nodes(board: Board, works: list[Work]) -> dict[int, _Node]:
+def _nodes(cache: JobCache, works: list[Work]) -> dict[int, _Node]:
     """What is going to run, with what has to come along."""
     nodes = {m.job.id: _Node(member=m, to=work.to) for work in works for m in work.members}
     for node in list(nodes.values()):
-        for entry in board.upstream(node.job):
-            if entry.job.id not in nodes and not board.is_settled(entry):
+        for entry in cache.upstream(node.job):
+            if entry.job.id not in nodes and not cache.is_settled(entry):
                 member = Member(job=entry.job, since=entry.watermark)
                 nodes[entry.job.id] = _Node(member=member, to=None)
     return nodes
@@ -91,12 +91,12 @@ def _related(nodes: dict[int, _Node]) -> list[list[_Node]]:
     ]
 
 
-def _target(board: Board, group: list[_Node]) -> int | None:
+def _target(cache: JobCache, group: list[_Node]) -> int | None:
     """The snapshot that all of them can go to; None if there is none."""
     inside = {node.job.id for node in group}
     lowest = max(node.lowest for node in group)
     for node in group:
-        for entry in board.upstream(node.job):
+        for entry in cache.upstream(node.job):
             if entry.job.id not in inside:
                 lowest = max(lowest, entry.watermark or 0)
     fixed = {node.fixed for node in group if node.fixed is not None}

@@ -69,14 +69,16 @@ class JobContext:
 class Consumer:
     """Turns changes into output."""
 
-    # Whether `tend` has something to do.
-    tends = False
+    # Whether `maintain` has something to do.
+    needs_maintenance = False
     # Whether a range that failed is tried again as it was: a consumer may have told others of it.
     repeats_ranges = True
     # Whether changes come with the snapshot of each row.
     snapshots = False
     # Whether its jobs are dropped with their source, rather than left with an error.
     goes_with_source = False
+    # What its jobs are called, if a table can't be dropped while they follow it.
+    holds_sources: str | None = None
 
     def prepare(
         self,
@@ -103,16 +105,16 @@ class Consumer:
         """Apply the changes through `txn`; may return how it did it, for the history."""
         raise NotImplementedError
 
-    def tend(
+    def maintain(
         self,
         runtime: Runtime,
         begin: Callable[[], Transaction],
         job_id: int,
         stopped: Callable[[], bool],
     ) -> None:
-        """Look after what a job has made, beside its iterations; called after some of them.
+        """Maintain what a job has made, between its iterations; called after some of them.
 
-        To be left at the next opportunity when `stopped`.
+        It returns at the next opportunity when `stopped`.
         """
 
     def dropping(

@@ -10,9 +10,13 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
+from tailrace.catalog import tables as t
+from tailrace.catalog.database import in_batches
 from tailrace.propagation import joblog
 from tailrace.propagation.job import JobRecord
 from tailrace.store import lookup
+
+_J = t.job.c
 
 
 def is_fresh(watermark: int | None, changes: Iterable[int | None]) -> bool:
@@ -39,7 +43,7 @@ class Freshness:
         tables = {table for some in self.sources.values() for table in some}
         self.newest = lookup.newest_snapshot(connection)
         there = lookup.tables_there(connection, self.newest, tables)
-        changed = joblog.last_changes(connection, tables)
+        changed = last_changes(connection, tables)
         self._changes = {table: changed.get(table, -1) for table in there}
 
     def upstream(self, job: JobRecord) -> list[JobRecord]:
@@ -63,7 +67,7 @@ class Freshness:
         asked = list(jobs)
         fresh = {job.id for job in asked if self.is_fresh(job)}
         behind = [job.id for job in asked if job.id not in fresh and job.watermark is not None]
-        until = joblog.unchanged_until(self._connection, behind)
+        until = unchanged_until(self._connection, behind)
 
         def watermark(job: JobRecord) -> int | None:
             if job.id in fresh:
@@ -73,3 +77,42 @@ class Freshness:
             return max(job.watermark, until[job.id])
 
         return {job.id: watermark(job) for job in asked}
+
+
+def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:
+    """The snapshots in which some tables changed last."""
+    c = t.own_table.c
+    return {
+        row.table_id: row.last_change_snapshot
+        for some in in_batches(tables)
+        for row in connection.execute(
+            sa.select(c.table_id, c.last_change_snapshot).where(c.table_id.in_(some))
+        )
+    }
+
+
+def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, int]:
+    """For jobs that are behind, the last snapshot before their sources changed again."""
+    found: dict[int, int] = {}
+    source, file, delete = t.job_source.c, t.data_file.c, t.delete_file.c
+    last_delete = sa.func.coalesce(delete.partial_max, delete.begin_snapshot)
+    # Of deletes that went into a file of older ones, only the last is known.
+    first_delete = sa.case(
+        (delete.begin_snapshot > _J.watermark, delete.begin_snapshot), else_=_J.watermark + 1
+    )
+    for table, first, last in (
+        (t.data_file, file.begin_snapshot, file.begin_snapshot),
+        (t.data_file, file.end_snapshot, file.end_snapshot),
+        (t.delete_file, first_delete, last_delete),
+    ):
+        query = (
+            sa.select(_J.job_id, sa.func.min(first).label("first"))
+            .join(t.job_source, source.job_id == _J.job_id)
+            .join(table, sa.and_(table.c.table_id == source.table_id, last > _J.watermark))
+            .group_by(_J.job_id)
+        )
+        for some in in_batches(ids):
+            for row in connection.execute(query.where(_J.job_id.in_(some))):
+                before = row.first - 1
+                found[row.job_id] = min(found.get(row.job_id, before), before)
+    return found

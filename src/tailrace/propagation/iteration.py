@@ -17,9 +17,9 @@ import sqlalchemy as sa
 
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import claiming, history, joblog, retry
+from tailrace.propagation import claims, history, joblog, retry
 from tailrace.propagation.bundle import Bundle, Part, StoppedError
-from tailrace.propagation.claiming import FencedError
+from tailrace.propagation.claims import FencedError
 from tailrace.propagation.consumer import find_consumer, why_missing
 from tailrace.propagation.execution import Execution, Turn
 from tailrace.propagation.history import Iteration
@@ -71,10 +71,10 @@ class Iterations:
         if not all(self._may_begin(job) for job in work.jobs):
             return  # since it was planned, the node has come to stand back
         with self._runtime.database.lock() as connection:
-            claims = claiming.claim(connection, work, node=self._node_id, live=self._live)
-        execution.claims = {claim.job.id: claim for claim in claims}
+            claimed = claims.claim(connection, work, node=self._node_id, live=self._live)
+        execution.claims = {claim.job.id: claim for claim in claimed}
         self._runtime.step("claimed")
-        if not claims:
+        if not claimed:
             return
         parts: dict[int, Part] = {}
         try:
@@ -96,20 +96,20 @@ class Iterations:
     def _prepare(self, execution: Execution, parts: dict[int, Part]) -> None:
         """Look up sources and consumers, and say which columns will be read, for all jobs."""
         work = execution.work
-        claims = list(execution.claims.values())
+        claimed = list(execution.claims.values())
         with self._runtime.database.read() as connection:
             infos = {s: lookup.table_by_id(connection, s, work.to) for s in work.sources}
             kinds = {
                 since: Kind.TAIL if _has_history(connection, since) else Kind.SNAPSHOT
-                for since in {claim.since for claim in claims}
+                for since in {claim.since for claim in claimed}
             }
-        for claim in claims:
+        for claim in claimed:
             if claim.since is not None and kinds[claim.since] is Kind.SNAPSHOT:
                 log.warning(
                     "history purged: rebuilding", job=claim.job.label, watermark=claim.since
                 )
         execution.names = {s: info.full_name for s, info in infos.items() if info is not None}
-        for claim in claims:
+        for claim in claimed:
             kind = kinds[claim.since]
             try:
                 part = self._part(claim, infos, kind)
@@ -224,7 +224,7 @@ class Iterations:
         message = retry.message_of(error)
         record = replace(execution.record(claim, kind, turn, now), error=message)
         with self._runtime.database.lock() as connection:
-            entered = claiming.fail(
+            entered = claims.fail(
                 connection,
                 claim,
                 permanent=permanent,
@@ -266,7 +266,7 @@ class Iterations:
             with self._runtime.database.lock() as connection:
                 for claim in left.values():
                     job = claim.job
-                    claiming.release(connection, job.id, self._node_id, repeats=_repeats(job))
+                    claims.release(connection, job.id, self._node_id, repeats=_repeats(job))
 
     def _report(self, job: Job, done: Iteration) -> None:
         fields = {

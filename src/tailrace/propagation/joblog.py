@@ -2,7 +2,7 @@
 
 Always true: writes happen under the commit lock and give the row the next number of one sequence
 (`lsn`), so that whoever has read up to a number finds all later writes behind it. What a running
-iteration writes is in `claiming`.
+iteration writes is in `claims`.
 """
 
 from __future__ import annotations
@@ -106,26 +106,29 @@ def names_under(
 
 def sources_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int, tuple[int, ...]]:
     """Source tables by job; of all jobs, if `ids` is None."""
-    c = t.job_source.c
-    query = sa.select(c.job_id, c.table_id).order_by(c.job_id, c.position)
-    found: dict[int, list[int]] = {}
-    for some in [None] if ids is None else in_batches(ids):
-        part = query if some is None else query.where(c.job_id.in_(some))
-        for row in connection.execute(part):
-            found.setdefault(row.job_id, []).append(row.table_id)
-    return {job_id: tuple(tables) for job_id, tables in found.items()}
+    return _lists(connection, t.job_source, t.job_source.c.table_id, ids)
 
 
 def upstream_of(connection: sa.Connection, ids: Sequence[int] | None) -> dict[int, tuple[int, ...]]:
-    """The jobs that each job stands on, where there are any; of all jobs, if `ids` is None."""
-    c = t.job_upstream.c
-    query = sa.select(c.job_id, c.upstream_id).order_by(c.job_id, c.position)
-    found: dict[int, list[int]] = {}
+    """The jobs upstream of each job, where there are any; of all jobs, if `ids` is None."""
+    return _lists(connection, t.job_upstream, t.job_upstream.c.upstream_id, ids)
+
+
+def _lists(
+    connection: sa.Connection,
+    table: sa.Table,
+    column: sa.Column[int],
+    ids: Sequence[int] | None,
+) -> dict[int, tuple[int, ...]]:
+    """What belongs to jobs, in its order."""
+    job_id = table.c.job_id
+    query = sa.select(job_id, column).order_by(job_id, table.c.position)
+    lists: dict[int, list[int]] = {}
     for some in [None] if ids is None else in_batches(ids):
-        part = query if some is None else query.where(c.job_id.in_(some))
-        for row in connection.execute(part):
-            found.setdefault(row.job_id, []).append(row.upstream_id)
-    return {job_id: tuple(beneath) for job_id, beneath in found.items()}
+        part = query if some is None else query.where(job_id.in_(some))
+        for job, one in connection.execute(part):
+            lists.setdefault(job, []).append(one)
+    return {job: tuple(some) for job, some in lists.items()}
 
 
 def following(connection: sa.Connection, tables: Iterable[int]) -> list[JobRecord]:
@@ -135,13 +138,12 @@ def following(connection: sa.Connection, tables: Iterable[int]) -> list[JobRecor
     return records(connection, _J.job_id.in_(source))
 
 
-def standing_on(connection: sa.Connection, job_id: int) -> list[JobRecord]:
-    """The jobs that stand on a job, the highest first."""
+def downstream_of(connection: sa.Connection, job_id: int) -> list[JobRecord]:
+    """The jobs downstream of a job, the farthest first."""
     c = t.job_upstream.c
-    above = sa.select(c.job_id).where(c.upstream_id == job_id)
-    found = records(connection, _J.job_id.in_(above))
-    beneath = upstream_of(connection, [job.id for job in found])
-    return sorted(found, key=lambda job: (-len(beneath[job.id]), job.id))
+    jobs = records(connection, _J.job_id.in_(sa.select(c.job_id).where(c.upstream_id == job_id)))
+    upstream = upstream_of(connection, [job.id for job in jobs])
+    return sorted(jobs, key=lambda job: (-len(upstream[job.id]), job.id))
 
 
 def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
@@ -159,45 +161,6 @@ def outputs_of(connection: sa.Connection, job_id: int) -> set[int]:
     """All tables that a job is known to write to."""
     c = t.job_output.c
     return set(connection.execute(sa.select(c.table_id).where(c.job_id == job_id)).scalars())
-
-
-def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:
-    """The snapshots in which some tables changed last."""
-    c = t.own_table.c
-    return {
-        row.table_id: row.last_change_snapshot
-        for some in in_batches(tables)
-        for row in connection.execute(
-            sa.select(c.table_id, c.last_change_snapshot).where(c.table_id.in_(some))
-        )
-    }
-
-
-def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, int]:
-    """For jobs that are behind, the last snapshot before their sources changed again."""
-    found: dict[int, int] = {}
-    source, file, delete = t.job_source.c, t.data_file.c, t.delete_file.c
-    last_delete = sa.func.coalesce(delete.partial_max, delete.begin_snapshot)
-    # Of deletes that went into a file of older ones, only the last is known.
-    first_delete = sa.case(
-        (delete.begin_snapshot > _J.watermark, delete.begin_snapshot), else_=_J.watermark + 1
-    )
-    for table, first, last in (
-        (t.data_file, file.begin_snapshot, file.begin_snapshot),
-        (t.data_file, file.end_snapshot, file.end_snapshot),
-        (t.delete_file, first_delete, last_delete),
-    ):
-        query = (
-            sa.select(_J.job_id, sa.func.min(first).label("first"))
-            .join(t.job_source, source.job_id == _J.job_id)
-            .join(table, sa.and_(table.c.table_id == source.table_id, last > _J.watermark))
-            .group_by(_J.job_id)
-        )
-        for some in in_batches(ids):
-            for row in connection.execute(query.where(_J.job_id.in_(some))):
-                before = row.first - 1
-                found[row.job_id] = min(found.get(row.job_id, before), before)
-    return found
 
 
 def _with_sources(connection: sa.Connection, found: Sequence[JobRecord]) -> list[tuple[Job, bool]]:

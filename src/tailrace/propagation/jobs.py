@@ -9,14 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
 from tailrace.arguments import LONGEST_TIMEOUT, Count, Name, Seconds, TableName, checked, show
-from tailrace.catalog import configuration
 from tailrace.catalog import tables as t
 from tailrace.errors import (
     ConflictError,
@@ -25,27 +23,21 @@ from tailrace.errors import (
     NotFoundError,
     UnavailableError,
 )
-from tailrace.log import get_logger
 from tailrace.propagation import history, joblog, retry
-from tailrace.propagation.consumer import find_consumer, is_broken, why_missing
+from tailrace.propagation.consumer import find_consumer
+from tailrace.propagation.dropping import Dropping, has_lost_a_source
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.inside import check_outside
-from tailrace.propagation.job import AT_REST, STOPPED, Job, JobError, JobRecord, NewJob, State
+from tailrace.propagation.job import AT_REST, STOPPED, Job, JobRecord, NewJob, State
 from tailrace.propagation.job_rows import stored_state
 from tailrace.propagation.node import common_fault, live_nodes
-from tailrace.propagation.registering import Registering
+from tailrace.propagation.reentrancy import check_outside
+from tailrace.propagation.registration import Registration, check_retention
 from tailrace.propagation.spec import JobSpec, complete, updated
 from tailrace.propagation.status import JobStatus, statuses
-from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import check_name, fold, quoted_name, split_name
 from tailrace.store.transaction import Transaction
-
-log = get_logger("tailrace.jobs")
-
-# The kind of jobs, and their name, that views are kept fresh by.
-VIEW = "view"
 
 
 @checked
@@ -62,9 +54,8 @@ class Jobs:
         run_one: Callable[[Callable[[Job], bool], float | None], None],
     ) -> None:
         self._runtime, self._begin, self._run_one = runtime, begin, run_one
-        # What transactions that have not ended are going to register.
-        self._pending: WeakKeyDictionary[Transaction, set[tuple[str, str]]] = WeakKeyDictionary()
-        self._registering: WeakKeyDictionary[Transaction, Registering] = WeakKeyDictionary()
+        self._dropping = Dropping(runtime)
+        self._registration = Registration(runtime, self._dropping)
 
     # --- register and unregister ------------------------------------------------------------
 
@@ -83,9 +74,9 @@ class Jobs:
         lake.jobs.register("sales.orders", "copy", {
             "consumer": {"kind": "replica", "table": "sales.orders_copy"}})
 
-        The rest is for consumers that make jobs themselves. `upstream` are the ids of jobs that
-        this one stands on: it reads what they derive, and so they are brought to a snapshot before
-        it, and in the same commit; its sources include theirs. With `free_home` it is named under
+        The rest is for consumers that make jobs themselves. `upstream` are the ids of jobs whose
+        output this one reads: they are brought to a snapshot before it, and in the same commit;
+        its sources include theirs. With `free_home` it is named under
         something that is no table, and the spec has to name its sources.
         """
         check_name(name, "job")
@@ -108,40 +99,12 @@ class Jobs:
         free_home: bool,
     ) -> bool:
         home = home_of(table)
-        pending = self._pending.setdefault(txn, set())
-        if (home, fold(name)) in pending:
+        if self._registration.is_pending(txn, home, name):
             return False
         at = [] if free_home else [txn.info(table)]
-        infos = [txn.info(source) for source in spec.sources] or at
-        if spec.sources and len({info.id for info in infos}) != len(infos):
-            raise InvalidError("a spec's sources name a table twice")
-        with self._runtime.database.read() as connection:
-            _check_retention(connection, spec)
-            old = joblog.find(connection, self._runtime.tenant, home, name)
-            if old is not None and txn.acts_for(old.id):
-                old = None  # this very transaction drops it
-            if old is not None and not _has_lost_a_source(connection, old.id):
-                return False
-        if old is not None:  # it can never run again: the new one takes its place
-            self._check_free(txn, old)
-            self._drop(txn, old.id)
-        consumer = find_consumer(spec.kind)
-        outputs: list[str] = []
-        if consumer is None and is_broken(spec.kind):
-            raise InvalidError(why_missing(spec.kind))
-        if consumer is None:
-            log.warning("consumer not known here", kind=spec.kind, job=name)
-        else:
-            outputs = consumer.prepare(txn, spec.consumer, infos)
-
-        batch = self._registering.get(txn)
-        # Those that follow each other are entered at once; else in their turn.
-        if batch is None or txn.last_in_commit is not batch:
-            batch = self._registering[txn] = Registering(self._runtime)
-            txn.in_commit(batch)
-        batch.add(NewJob(home=home, name=name, spec=spec, upstream=upstream), infos, outputs)
-        pending.add((home, fold(name)))
-        return True
+        sources = [txn.info(source) for source in spec.sources] or at
+        new = NewJob(home=home, name=name, spec=spec, upstream=upstream)
+        return self._registration.register(txn, new, sources)
 
     def unregister(
         self, table: TableName, name: Name, *, cascade: bool = False, txn: Transaction | None = None
@@ -149,10 +112,10 @@ class Jobs:
         """Drop a job, and the tables that it derives; False if there is none.
 
         From its commit on, nothing is written for the job. Outside of a transaction it also
-        waits until an iteration that is running has ended. `cascade` drops what stands on it too.
+        waits until an iteration that is running has ended. `cascade` drops what is downstream too.
         """
         home = home_of(table)
-        if txn is not None and (home, fold(name)) in self._pending.get(txn, ()):
+        if txn is not None and self._registration.is_pending(txn, home, name):
             raise InvalidError(f"{home}/{name} is registered by this very transaction")
         with self._runtime.database.read() as connection:
             job = joblog.find(connection, self._runtime.tenant, home, name)
@@ -163,12 +126,12 @@ class Jobs:
                 raise InvalidError(f"{home}/{name} cannot unregister itself from its own consumer")
             if txn.acts_for(job.id):
                 return False  # this transaction drops it already
-            self._drop_all(txn, job, cascade=cascade)
+            self._dropping.drop(txn, job, cascade=cascade)
             return True
         check_outside("lake.jobs.unregister(…) without txn=")
         try:
             with self._begin() as own:
-                dropped = self._drop_all(own, job, cascade=cascade)
+                dropped = self._dropping.drop(own, job, cascade=cascade)
         except ConflictError:
             with self._runtime.database.read() as connection:
                 now = joblog.record(connection, job.id)
@@ -176,82 +139,8 @@ class Jobs:
                 return False  # somebody else was faster
             raise
         for job_id in dropped:
-            self._wait_for_rest(job_id)
+            self._dropping.wait_for_rest(job_id)
         return True
-
-    def _drop_all(self, txn: Transaction, job: JobRecord, *, cascade: bool) -> list[int]:
-        """Drop a job, and before it, if that is asked for, what stands on it."""
-        above = []
-        if cascade:
-            with self._runtime.database.read() as connection:
-                above = [one.id for one in joblog.standing_on(connection, job.id)]
-        else:
-            self._check_free(txn, job)
-        dropped = [i for i in above if not txn.acts_for(i)] + [job.id]
-        for job_id in dropped:
-            self._drop(txn, job_id)
-        return dropped
-
-    def _check_free(self, txn: Transaction, job: JobRecord) -> None:
-        """Refuse to drop what others stand on, unless this transaction drops them too."""
-        with self._runtime.database.read() as connection:
-            above = joblog.standing_on(connection, job.id)
-        _refuse_if_needed([one for one in above if not txn.acts_for(one.id)], job.label)
-
-    def _drop(self, txn: Transaction, job_id: int) -> None:
-        txn.act_for(job_id)
-        with self._runtime.database.read() as connection:
-            derived = [
-                lookup.table_by_id(connection, table_id, txn.base)
-                for table_id in joblog.derived_by(connection, [job_id])[job_id]
-            ]
-        for info in derived:
-            if info is not None:
-                txn.drop_table(quoted_name(info.schema, info.name))
-        label = self._undo(txn, job_id)
-
-        def drop(connection: sa.Connection, _snapshot: int) -> None:
-            # Again: another transaction, or this one, may have put something on it meanwhile.
-            _refuse_if_needed(joblog.standing_on(connection, job_id), label)
-            if not joblog.drop(connection, job_id, self._runtime.clock.now()):
-                raise ConflictError("another transaction dropped the job")
-
-        txn.in_commit(drop)
-
-    def _undo(self, txn: Transaction, job_id: int) -> str:
-        """Let the consumer of a job that is being dropped undo what it did to the sources.
-
-        Returns the job's label.
-        """
-        with self._runtime.database.read() as connection:
-            job = joblog.record(connection, job_id)
-            ids = joblog.sources_of(connection, [job_id])[job_id]
-            infos = [lookup.table_by_id(connection, source, txn.base) for source in ids]
-        assert job is not None  # its rows stay for long after it was dropped
-        consumer = find_consumer(job.kind)
-        if consumer is not None:
-            there = [info for info in infos if info is not None]
-            consumer.dropping(txn, job.spec.consumer, there)
-        return job.label
-
-    def _wait_for_rest(self, job_id: int) -> None:
-        """Wait until no living node runs anything for a job."""
-        changed = threading.Event()
-        end_listening = self._runtime.database.listen(changed.set)
-        deadline = time.monotonic() + self._runtime.settings.drop_timeout.total_seconds()
-        try:
-            while time.monotonic() < deadline:
-                changed.clear()
-                with self._runtime.database.read() as connection:
-                    job = joblog.record(connection, job_id)
-                    if job is None or job.node is None:
-                        return
-                    if job.node not in live_nodes(connection, self._runtime):
-                        return
-                changed.wait(0.1)
-        finally:
-            end_listening()
-        log.warning("a dropped job's iteration goes on", job_id=job_id)
 
     # --- change -----------------------------------------------------------------------------
 
@@ -271,7 +160,7 @@ class Jobs:
 
         def change(connection: sa.Connection, job: JobRecord) -> None:
             new = updated(job.spec, spec)
-            _check_retention(connection, new)
+            check_retention(connection, new)
             consumer = find_consumer(job.kind)
             if consumer is not None:
                 consumer.check_update(job.spec.consumer, new.consumer)
@@ -293,7 +182,7 @@ class Jobs:
         """Let a job go on that was paused or canceled, or that has failed."""
 
         def change(connection: sa.Connection, job: JobRecord) -> None:
-            if _has_lost_a_source(connection, job.id):
+            if has_lost_a_source(connection, job.id):
                 raise InvalidError(retry.source_gone(job.label))
             joblog.write(
                 connection,
@@ -328,7 +217,7 @@ class Jobs:
             change(connection, self._find(connection, home, name))
 
         if txn is not None:
-            if (home, fold(name)) not in self._pending.get(txn, ()):
+            if not self._registration.is_pending(txn, home, name):
                 with self._runtime.database.read() as connection:
                     self._find(connection, home, name)  # or say at once that there is none
             txn.in_commit(apply)
@@ -452,48 +341,3 @@ def seconds(timeout: object) -> float | None:
 def home_of(table: str) -> str:
     """The form in which the job log names a table."""
     return quoted_name(*(fold(part) for part in split_name(table)))
-
-
-def fail_followers(connection: sa.Connection, tables: list[int], now: datetime) -> None:
-    """Tables are being dropped: the jobs that follow them can never run again."""
-    followers = joblog.following(connection, tables)
-    views = sorted(job.home for job in followers if job.kind == VIEW)
-    if views:
-        raise InvalidError(
-            f"a table cannot be dropped while views read it ({', '.join(views[:5])}): "
-            "drop them first, or all together with cascade=True"
-        )
-    for job in followers:
-        consumer = find_consumer(job.kind)
-        if consumer is not None and consumer.goes_with_source:
-            joblog.drop(connection, job.id, now)
-            continue
-        error = JobError(code=retry.SOURCE_GONE, message=retry.source_gone(job.label), at=str(now))
-        joblog.stop(connection, job.id, state=State.ERROR, last=job.last.with_error(error))
-
-
-def _refuse_if_needed(above: Sequence[JobRecord], label: str) -> None:
-    if above:
-        names = ", ".join(one.label for one in above[:5])
-        raise InvalidError(
-            f"{label} cannot be dropped while others stand on it ({names}): "
-            "drop them first, or all of them with cascade=True"
-        )
-
-
-def _check_retention(connection: sa.Connection, spec: JobSpec) -> None:
-    asked = spec.retention
-    if asked is None:
-        return
-    longest = configuration.read(connection).longest_retention
-    if parse_interval(asked) > longest:
-        raise InvalidError(
-            f"a job of this lake can keep at most {longest} of history, not {asked}: ask for less, "
-            "or the lake's owner for lake.configure(longest_retention=…)"
-        )
-
-
-def _has_lost_a_source(connection: sa.Connection, job_id: int) -> bool:
-    newest = lookup.newest_snapshot(connection)
-    sources = joblog.sources_of(connection, [job_id])[job_id]
-    return any(lookup.table_by_id(connection, source, newest) is None for source in sources)

@@ -1,4 +1,4 @@
-"""Which iterations a group of jobs needs now: a function of what the board says.
+"""Which iterations a group of jobs needs now: a function of what the cache says.
 
 - A new job runs at once, from nothing to where its group is, while the others go on.
 - Those at the front of the group go on together, to the newest snapshot.
@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tailrace.propagation.board import Board, Entry
 from tailrace.propagation.job import Job, Member, Work
+from tailrace.propagation.job_cache import Entry, JobCache
 
 
 @dataclass(kw_only=True)
@@ -37,7 +37,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a plan depends on beside the board."""
+    """What a plan depends on beside the cache."""
 
     now: datetime
     # Whether a job can run here: at rest, not claimed by a living node, its consumer known.
@@ -49,17 +49,17 @@ class Rules:
     eager: bool = False
 
 
-def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
+def plan_group(cache: JobCache, members: Sequence[Entry], rules: Rules) -> Plan:
     """The iterations of one group."""
     plan = Plan()
-    ready = [entry for entry in members if _may_start(board, entry, rules, plan)]
+    ready = [entry for entry in members if _may_start(cache, entry, rules, plan)]
     if not ready:
         return plan
     active = [entry for entry in members if entry.job.is_active]
     live = rules.live
-    reached = [board.effective(e) for e in active] + [e.target(live) for e in active]
+    reached = [cache.effective(e) for e in active] + [e.target(live) for e in active]
     known = (position for position in reached if position is not None)
-    front = max((position for position in known if position >= board.oldest), default=None)
+    front = max((position for position in known if position >= cache.oldest), default=None)
     front_is_moving = any(e.target(live) == front and e.moves_front(live) for e in active)
     bound: dict[tuple[int | None, int], list[Entry]] = {}
     laggards = []
@@ -67,16 +67,16 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
         if entry.job.claim_to is not None:
             bound.setdefault((entry.watermark, entry.job.claim_to), []).append(entry)
         elif entry.watermark is None:
-            bound.setdefault((None, board.snapshot if front is None else front), []).append(entry)
-        elif not board.is_stale(entry) or not _is_due(entry, rules, plan):
+            bound.setdefault((None, cache.snapshot if front is None else front), []).append(entry)
+        elif not cache.is_stale(entry) or not _is_due(entry, rules, plan):
             continue
-        elif entry.watermark < board.oldest:
-            to = board.snapshot if front is None else front
+        elif entry.watermark < cache.oldest:
+            to = cache.snapshot if front is None else front
             bound.setdefault((entry.watermark, to), []).append(entry)
         elif entry.watermark == front:
             # Who is there before the others waits for them, and goes on with them.
             if not front_is_moving:
-                bound.setdefault((front, board.snapshot), []).append(entry)
+                bound.setdefault((front, cache.snapshot), []).append(entry)
         else:
             laggards.append(entry)
     for (since, to), entries in bound.items():
@@ -84,7 +84,7 @@ def plan_group(board: Board, members: Sequence[Entry], rules: Rules) -> Plan:
             # What was begun to catch up is still no more than that.
             catches_up = all(e.job.claim_to is not None and e.job.catches_up for e in entries)
             # Nor does a rebuild take the others further: they go on meanwhile.
-            catches_up |= since is not None and since < board.oldest and to == front
+            catches_up |= since is not None and since < cache.oldest and to == front
             plan.works.append(_work(entries, since, to, catches_up=catches_up))
     running = [(e.work, e.job.id) for e in members]
     catching_up = any(work is not None and work.by_job[i].catches_up for work, i in running)
@@ -108,13 +108,13 @@ def _retry_at(entry: Entry, rules: Rules) -> datetime | None:
     return None if rules.eager or retry_at is None or retry_at <= rules.now else retry_at
 
 
-def _may_start(board: Board, entry: Entry, rules: Rules, plan: Plan) -> bool:
+def _may_start(cache: JobCache, entry: Entry, rules: Rules, plan: Plan) -> bool:
     needed = [entry]
     if entry.job.upstream:
-        beneath = board.upstream(entry.job)
+        beneath = cache.upstream(entry.job)
         if len(beneath) < len(entry.job.upstream):
             return False  # not read yet
-        needed += [one for one in beneath if not board.is_settled(one)]
+        needed += [one for one in beneath if not cache.is_settled(one)]
     for one in needed:
         retry_at = _retry_at(one, rules)
         if retry_at is not None and one.job.is_active and one.work is None:

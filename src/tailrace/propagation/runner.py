@@ -23,11 +23,11 @@ from tailrace.catalog.database import in_batches
 from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import backlog, claiming, history, joblog, node, retry
-from tailrace.propagation.board import Board, Entry, GroupKey, group_key
+from tailrace.propagation import backlog, claims, freshness, history, joblog, node, retry
 from tailrace.propagation.chain import link
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.job import Job, JobError, State, Work
+from tailrace.propagation.job_cache import Entry, GroupKey, JobCache, group_key
 from tailrace.propagation.plan import Rules, plan_group
 from tailrace.propagation.trigger import Unknown
 from tailrace.store import lookup
@@ -63,7 +63,7 @@ class Runner:
         self._eager, self._wanted, self._gave_up = eager, wanted, gave_up
         self._may_begin = may_begin
         self._held: set[GroupKey] = set()  # groups with jobs that this node may not begin
-        self.board = Board()
+        self.cache = JobCache()
         self.live: set[str] = {node_id}
         self._lock = threading.RLock()
         self._dirty: set[GroupKey] = set()
@@ -98,8 +98,8 @@ class Runner:
                     self.live, self._nodes_read = self._live_nodes(connection), now
                     self._node_timeout = configuration.read(connection).node_timeout
                     self._dead = self._claiming() - self.live
-                    for entry in self.board.left_behind(self.live):
-                        self._dirty |= self.board.concerned(entry.job.id)
+                    for entry in self.cache.left_behind(self.live):
+                        self._dirty |= self.cache.concerned(entry.job.id)
                 while self._due and self._due[0][0] <= now:
                     _, _, key = heapq.heappop(self._due)
                     self._due_known.pop(key, None)
@@ -107,15 +107,15 @@ class Runner:
                 works = self._plan(connection, now) if self._dirty else []
             for work in works:
                 for job in work.jobs:
-                    self.board.entries[job].work = work
+                    self.cache.entries[job].work = work
             self._enter_faults(now)
             return works
 
     def _read(self, connection: sa.Connection, *, full: bool) -> None:
-        """Bring the board up to date. Everything is read before anything is applied."""
-        board = self.board
+        """Bring the cache up to date. Everything is read before anything is applied."""
+        cache = self.cache
         oldest, snapshot, lsn = joblog.head(connection)
-        jobs = joblog.jobs_since(connection, board.lsn) if lsn > board.lsn else []
+        jobs = joblog.jobs_since(connection, cache.lsn) if lsn > cache.lsn else []
         gone: list[int] = []
         if full:
             numbers = joblog.numbers(connection)
@@ -127,40 +127,40 @@ class Runner:
             ]
             jobs += joblog.jobs_by_id(connection, missed)
             read = {job.id for job, _ in jobs}
-            gone = [i for i in board.entries if i not in numbers and i not in read]
+            gone = [i for i in cache.entries if i not in numbers and i not in read]
         changed = {}
-        if snapshot > board.snapshot >= 0:
-            changed = dict(lookup.changed_tables(connection, board.snapshot))
-        known = board.last_change
+        if snapshot > cache.snapshot >= 0:
+            changed = dict(lookup.changed_tables(connection, cache.snapshot))
+        known = cache.last_change
         # Also of sources that are known: their last follower may go in this very look.
         new = {
             source
             for job, dropped in jobs
             if not dropped
             for source in job.sources
-            if source not in known or job.id not in board.entries
+            if source not in known or job.id not in cache.entries
         }
-        last = joblog.last_changes(connection, new) if new else {}
+        last = freshness.last_changes(connection, new) if new else {}
         # All is read: from here on nothing can fail half-way.
         epochs = {job.id: job.epoch for job, _ in jobs if self._in_work(job.id)}
-        board.lsn, board.oldest = max(board.lsn, lsn), oldest
-        self._dirty |= board.change(changed, snapshot)
-        self._dirty |= board.apply(jobs)
-        board.last_change.update({s: n for s, n in last.items() if s in board.by_source})
-        board.forget(gone)
+        cache.lsn, cache.oldest = max(cache.lsn, lsn), oldest
+        self._dirty |= cache.change(changed, snapshot)
+        self._dirty |= cache.apply(jobs)
+        cache.last_change.update({s: n for s, n in last.items() if s in cache.by_source})
+        cache.forget(gone)
         if full and any(self._knows(kind) for kind in self._missing):
             self._missing = set()
-            self._dirty |= set(board.groups)
+            self._dirty |= set(cache.groups)
         if epochs:
             self._fence(epochs)
 
     def _must_be_read(self, job_id: int, number: int) -> bool:
-        entry = self.board.entries.get(job_id)
+        entry = self.cache.entries.get(job_id)
         # A trigger that was not known may have been registered since.
         return entry is None or entry.job.lsn != number or isinstance(entry.job.trigger, Unknown)
 
     def _in_work(self, job_id: int) -> bool:
-        entry = self.board.entries.get(job_id)
+        entry = self.cache.entries.get(job_id)
         return entry is not None and entry.work is not None
 
     def _node_check(self, now: datetime) -> datetime | None:
@@ -173,7 +173,7 @@ class Runner:
         return self._nodes_read + self._node_timeout / 4
 
     def _claiming(self) -> set[str]:
-        found = (self.board.entries[job_id].job.node for job_id in self.board.claimed)
+        found = (self.cache.entries[job_id].job.node for job_id in self.cache.claimed)
         return {node for node in found if node is not None}
 
     def _plan(self, connection: sa.Connection, now: datetime) -> list[Work]:
@@ -186,19 +186,19 @@ class Runner:
         )
         works: list[Work] = []
         for key in self._dirty:
-            members = [e for e in self.board.members(key) if self._wanted(e.job)]
-            plan = plan_group(self.board, members, rules)
+            members = [e for e in self.cache.members(key) if self._wanted(e.job)]
+            plan = plan_group(self.cache, members, rules)
             works += (self._bounded(connection, work) for work in plan.works)
             self._faults += plan.faults
             if plan.next_due is not None:
                 self._look_again(key, plan.next_due)
         self._dirty = set()
         large = self._large(connection, works)
-        return [self._in_lane(work, large) for work in link(self.board, works)]
+        return [self._in_lane(work, large) for work in link(self.cache, works)]
 
     def _large(self, connection: sa.Connection, works: list[Work]) -> set[int]:
         """The jobs that have much to read."""
-        newest, settings = self.board.snapshot, self._runtime.settings
+        newest, settings = self.cache.snapshot, self._runtime.settings
         last = [work for work in works if work.to == newest == (work.members[0].since or 0) + 1]
         tables = {table for work in last for table in work.sources}
         large = backlog.large_tables(connection, tables, newest, settings) if tables else set()
@@ -214,7 +214,7 @@ class Runner:
         is_backlog = any(
             member.job.id in large
             or member.since is None
-            or member.since < self.board.oldest
+            or member.since < self.cache.oldest
             or member.catches_up
             for member in work.members
         )
@@ -253,7 +253,7 @@ class Runner:
         if isinstance(job.trigger, Unknown) or self._gave_up(job):
             return False
         if not self._may_begin(job.id):
-            self._held |= self.board.concerned(job.id)
+            self._held |= self.cache.concerned(job.id)
             return False
         if job.state is State.RUNNING:
             return job.node not in self.live
@@ -262,7 +262,7 @@ class Runner:
     def _bounded(self, connection: sa.Connection, work: Work) -> Work:
         is_bound = any(member.job.claim_to is not None for member in work.members)
         since = work.members[0].since  # one group's, so all have the same
-        if since is None or is_bound or since < self.board.oldest:
+        if since is None or is_bound or since < self.cache.oldest:
             return work
         settings = self._runtime.settings
         to, is_small = backlog.cut(connection, work.sources, since, work.to, settings)
@@ -295,10 +295,10 @@ class Runner:
             if broken:
                 self._reconciled = None  # what it had claimed may have to be released
             for job in work.jobs:
-                entry = self.board.entries.get(job)
+                entry = self.cache.entries.get(job)
                 if entry is not None and entry.work is work:
                     entry.work = None
-                    for key in self.board.concerned(job):
+                    for key in self.cache.concerned(job):
                         if broken:
                             self._look_again(key, again)
                         else:
@@ -329,7 +329,7 @@ class Runner:
     def states(self) -> dict[str, int]:
         """How many jobs are in which state."""
         with self._lock:
-            entries = list(self.board.entries.values())
+            entries = list(self.cache.entries.values())
         counts = Counter(str(entry.job.state) for entry in entries)
         # In the queue of this node: beside its state, which is one of rest.
         counts["pending"] = sum(e.work is not None and e.job.node is None for e in entries)
@@ -341,14 +341,14 @@ class Runner:
         """Release jobs that are entered as running here and are not: their end was not written."""
         lost = [
             job_id
-            for job_id in self.board.claimed
-            if self.board.entries[job_id].job.node == self._node_id
-            and self.board.entries[job_id].work is None
+            for job_id in self.cache.claimed
+            if self.cache.entries[job_id].job.node == self._node_id
+            and self.cache.entries[job_id].work is None
         ]
         if lost:
             with self._runtime.database.lock() as connection:
                 for job_id in lost:
-                    claiming.release(connection, job_id, self._node_id)
+                    claims.release(connection, job_id, self._node_id)
 
     def keep_up(self) -> bool:
         """Every hour: store watermarks that moved in memory only, and delete what is old.
@@ -360,7 +360,7 @@ class Runner:
             if self._kept_up is not None and now - self._kept_up < settings.upkeep_interval:
                 return False
             first = self._kept_up is None
-            watermarks = {} if first else self._moved(self.board.entries.values())
+            watermarks = {} if first else self._moved(self.cache.entries.values())
         for some in in_batches(watermarks.items()):  # others want to commit in between
             with self._runtime.database.lock() as connection:
                 joblog.advance(connection, dict(some))
@@ -379,7 +379,7 @@ class Runner:
     def _moved(self, entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
         moved = {}
         for entry in entries:
-            effective, stored = self.board.effective(entry), entry.job.watermark
+            effective, stored = self.cache.effective(entry), entry.job.watermark
             if effective is not None and stored is not None and effective > stored:
                 moved[entry.job.id] = (stored, effective)
         return moved

@@ -21,12 +21,12 @@ from tailrace.propagation.health import Health
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Job, State
+from tailrace.propagation.maintenance import Maintenance
 from tailrace.propagation.node import Node
 from tailrace.propagation.purging import Purger
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Scheduler
 from tailrace.propagation.status import statuses
-from tailrace.propagation.tending import Tender
 from tailrace.propagation.watch import Watch
 from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
@@ -99,8 +99,8 @@ class Service:
             gave_up=self._gave_up if eager else lambda _job: False,
             may_begin=self.health.may_begin,
         )
-        self._tender = Tender(runtime, heartbeat)
-        self._has_tended = False
+        self._maintenance = Maintenance(runtime, heartbeat)
+        self._has_seen_all = False
         # Who only waits for something fresh does not wait for that.
         self._purger = None if eager else Purger(runtime)
         self._end_listening = runtime.database.listen(self._wake.set)
@@ -119,20 +119,20 @@ class Service:
         if self.runner.keep_up() and self._purger is not None:
             self._purger.begin()
         if self._thread is not None:
-            self._tend_all_once()
-            self._tender.begin()
+            self._note_all_once()
+            self._maintenance.begin()
         due = self.runner.next_due()
         waits = [] if due is None else [(due - self._runtime.clock.now()).total_seconds()]
         waits += [] if deadline is None else [deadline]
         # A moment that has passed must not make this spin.
         return max(0.01, min(waits, default=1.0))
 
-    def _tend_all_once(self) -> None:
+    def _note_all_once(self) -> None:
         """What a process that was killed has left undone, and what an upgrade asks for."""
-        if not self._has_tended:
-            self._has_tended = True
-            for entry in list(self.runner.board.entries.values()):
-                self._tender.note(entry.job)
+        if not self._has_seen_all:
+            self._has_seen_all = True
+            for entry in list(self.runner.cache.entries.values()):
+                self._maintenance.note(entry.job)
 
     def start(self) -> Service:
         """Turn on a thread of its own."""
@@ -166,7 +166,7 @@ class Service:
         if done.error is None:
             self.failures.pop(job.id, None)
             self._own_faults.pop(job.id, None)
-            self._tender.note(job)
+            self._maintenance.note(job)
         else:
             self.failures[job.id] += 1
         self._observe_more(job, done)
@@ -211,7 +211,7 @@ class Service:
                 rounds = graph.longest_chain(connection)  # a job's first run may make it longer
             done += 1
         self.scheduler.close(stop=False)
-        self._tender.run(deadline)
+        self._maintenance.run(deadline)
         failed = self._behind(target, broken=True)
         if failed:
             shown = "; ".join(self._describe(job) for job in failed[:5])
@@ -234,23 +234,23 @@ class Service:
 
     def _runs_elsewhere(self, job: Job) -> bool:
         """Whether some node works on a job, or on what it stands on."""
-        needed = [job, *(entry.job for entry in self.runner.board.upstream(job))]
+        needed = [job, *(entry.job for entry in self.runner.cache.upstream(job))]
         return any(one.node in self.runner.live for one in needed)
 
     def _behind(self, target: int, *, broken: bool = False) -> list[Job]:
         """Jobs that do not reflect a snapshot; those that cannot get there only if asked for."""
         found = []
-        board = self.runner.board
-        for entry in list(board.entries.values()):
+        cache = self.runner.cache
+        for entry in list(cache.entries.values()):
             job = entry.job
             if not self._wanted(job) or job.state in _LEFT_ALONE:
                 continue
-            beneath = [one.job for one in board.upstream(job) if not board.is_settled(one)]
+            beneath = [one.job for one in cache.upstream(job) if not cache.is_settled(one)]
             held = any(self._is_stuck(one) for one in beneath)
             if not held and any(one.state in _LEFT_ALONE for one in beneath):
                 continue
             late = entry.watermark is None or entry.watermark < target
-            behind = board.is_stale(entry) and late
+            behind = cache.is_stale(entry) and late
             if self._is_stuck(job) or (held and behind):
                 found += [job] if broken else []
             elif behind:
@@ -287,5 +287,5 @@ class Service:
                 self._thread.join()
             if self._purger is not None:
                 self._purger.close()
-            self._tender.close()
+            self._maintenance.close()
             self.node.close()

@@ -112,7 +112,7 @@ class Metrics:
         self.port = int(self._server.server_port)
 
     def watch(self, service: Service) -> None:
-        """Add what the scheduler and the board count."""
+        """Add what the scheduler and the cache count."""
         _register(self.registry, service)
 
     def observe(self, job: Job, done: Iteration) -> None:

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.propagation.job_rows import spec_from_json
-from tailrace.propagation.jobs import VIEW
 from tailrace.sql import system
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import is_hidden
+from tailrace.views.definition import VIEW
 
 _INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
 TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}

@@ -9,10 +9,9 @@ from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
-from tailrace.propagation.jobs import VIEW
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
-from tailrace.views.definition import name_of
+from tailrace.views.definition import VIEW, name_of
 from tailrace.views.refresh.refresh import Refresh
 
 POLICIES = ("auto", "incremental", "full")
@@ -26,6 +25,7 @@ class ViewConsumer(Consumer):
     and `replaces` (the job of the view that it takes the place of).
     """
 
+    holds_sources = "views"
     # It tells nobody but the transaction: what failed may succeed together with what came later.
     repeats_ranges = False
 

@@ -28,6 +28,8 @@ from tailrace.views.query.scope import Source, SourceColumn, UnsupportedError, b
 from tailrace.views.query.time_windows import READABLE, restore_windows, with_readable_windows
 from tailrace.views.query.translate import translate
 
+# The kind of the jobs that keep views fresh, and their name.
+VIEW = "view"
 # How many operators may be above each other, and frames that are kept free when a view is created:
 # rules, and what writes SQL, go down by recursion.
 _DEEPEST, _LESS_ROOM = 60, 150

@@ -11,13 +11,14 @@ from typing import Any
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.propagation import joblog
-from tailrace.propagation.jobs import VIEW, home_of
+from tailrace.propagation.jobs import home_of
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo, fold, quoted_name
 from tailrace.store.spark_text import check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import (
+    VIEW,
     Definition,
     Find,
     Input,

@@ -17,9 +17,9 @@ from tailrace.errors import InvalidError, JobFailedError, NotFoundError, Unavail
 from tailrace.propagation import history, joblog
 from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.inside import check_outside
 from tailrace.propagation.job import Job, JobRecord, State
-from tailrace.propagation.jobs import VIEW, Jobs, home_of
+from tailrace.propagation.jobs import Jobs, home_of
+from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.status import JobStatus
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
@@ -30,6 +30,7 @@ from tailrace.store.schema import (
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import (
+    VIEW,
     Definition,
     define,
     moment_text,

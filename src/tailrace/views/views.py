@@ -9,7 +9,7 @@ from typing import Any
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError
 from tailrace.propagation import joblog
-from tailrace.propagation.jobs import VIEW, home_of
+from tailrace.propagation.jobs import home_of
 from tailrace.store.schema import (
     check_name,
     fold,
@@ -21,6 +21,7 @@ from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.consumer import check_policy
 from tailrace.views.definition import (
+    VIEW,
     Definition,
     define,
     new_table_name,
@@ -79,7 +80,7 @@ class Views:
         home = home_of(name)
         with runtime.database.read() as connection:
             old = joblog.find(connection, runtime.tenant, home, VIEW)
-            above = [] if old is None else joblog.standing_on(connection, old.id)
+            above = [] if old is None else joblog.downstream_of(connection, old.id)
         if old is not None and not replace:
             raise InvalidError(f"the view {name} exists already: replace=True builds it anew")
         if (fold(split_name(name)[0]), fold(split_name(name)[1])) in txn.list_tables():
@@ -166,7 +167,7 @@ class Views:
         job = view._job()
         runtime = self._context.runtime
         with runtime.database.read() as connection:
-            above = joblog.standing_on(connection, job.id)
+            above = joblog.downstream_of(connection, job.id)
             beside = built_beside(connection, job)
         self._context.jobs.unregister(name, VIEW, cascade=cascade, txn=txn)
         for one in (job, *(above if cascade else ()), *beside):

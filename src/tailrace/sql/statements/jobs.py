@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.propagation.jobs import VIEW
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.door import Door
 from tailrace.sql.result import Result, done
+from tailrace.views.definition import VIEW
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,13 +23,13 @@ from tailrace.errors import InvalidError, TailraceError
 from tailrace.propagation import joblog, retry
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
-from tailrace.propagation.jobs import VIEW
 from tailrace.spark_sql import types
 from tailrace.store import lookup
 from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import (
+    VIEW,
     Definition,
     moment_text,
     reader_of,

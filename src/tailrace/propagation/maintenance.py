@@ -1,6 +1,6 @@
-"""Upkeep of what jobs have made, in the background of a node: after their iterations, not in them.
+"""Maintenance of what jobs have made, in the background of a node: between their iterations.
 
-Always true: one job's upkeep runs once at a time on a node, and never keeps an iteration waiting.
+Always true: one job's maintenance runs once at a time on a node, and no iteration waits for it.
 What it does is the consumer's business; so is what happens if two nodes do the same.
 """
 
@@ -18,11 +18,11 @@ from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
 from tailrace.store.transaction import Transaction
 
-log = get_logger("tailrace.upkeep")
+log = get_logger("tailrace.maintenance")
 
 
-class Tender:
-    """Knows which jobs have moved, and looks after what they have made."""
+class Maintenance:
+    """Knows which jobs have moved, and maintains what they have made."""
 
     def __init__(self, runtime: Runtime, heartbeat: Heartbeat) -> None:
         self._runtime, self._heartbeat = runtime, heartbeat
@@ -34,7 +34,7 @@ class Tender:
     def note(self, job: Job) -> None:
         """A job has ended an iteration, or is seen for the first time."""
         consumer = find_consumer(job.kind)
-        if consumer is not None and consumer.tends:
+        if consumer is not None and consumer.needs_maintenance:
             with self._lock:
                 self._moved[job.id] = job
 
@@ -42,11 +42,11 @@ class Tender:
         """Begin in the background, if there is something to do and the last time has ended."""
         if not self._moved or (self._thread is not None and self._thread.is_alive()):
             return
-        self._thread = threading.Thread(target=self.run, name="tailrace-upkeep", daemon=True)
+        self._thread = threading.Thread(target=self.run, name="tailrace-maintenance", daemon=True)
         self._thread.start()
 
     def run(self, deadline: float | None = None) -> None:
-        """Look after all jobs that have moved; what is left at the deadline waits for later."""
+        """Maintain all jobs that have moved; what is left at the deadline waits for later."""
 
         def stopped() -> bool:
             late = deadline is not None and time.monotonic() >= deadline
@@ -57,17 +57,17 @@ class Tender:
                 if not self._moved:
                     return
                 _, job = self._moved.popitem()
-            self._tend(job, stopped)
+            self._maintain(job, stopped)
 
-    def _tend(self, job: Job, stopped: Callable[[], bool]) -> None:
+    def _maintain(self, job: Job, stopped: Callable[[], bool]) -> None:
         consumer = find_consumer(job.kind)
         assert consumer is not None
         runtime = replace(self._runtime, tenant=job.tenant)
         try:
             begin = lambda: Transaction(runtime, self._heartbeat)  # noqa: E731
-            consumer.tend(runtime, begin, job.id, stopped)
+            consumer.maintain(runtime, begin, job.id, stopped)
         except Exception as error:  # noqa: BLE001  (a consumer may raise anything; the job goes on)
-            log.warning("upkeep failed", job=job.label, error=repr(error)[:500])
+            log.warning("maintenance failed", job=job.label, error=repr(error)[:500])
 
     def close(self) -> None:
         """Begin nothing more, and wait for the end of what runs."""

@@ -1,4 +1,4 @@
-"""The board: what a runner knows of all jobs, in memory, indexed by what it is asked.
+"""The cache: what a runner knows of all jobs, in memory, indexed by what it is asked.
 
 Always true: it is what the job log and the catalog said at one look, applied as a whole. Keeping
 it up to date costs by what changed; finding what is stale costs by the jobs of changed tables.
@@ -17,7 +17,7 @@ GroupKey = Hashable
 
 @dataclass(slots=True)
 class Entry:
-    """A job on the board."""
+    """A job on the cache."""
 
     job: Job
     # The stored watermark, moved on over snapshots in which its sources did not change.
@@ -40,7 +40,7 @@ class Entry:
 
 
 @dataclass
-class Board:
+class JobCache:
     """All jobs of a lake that are not dropped."""
 
     snapshot: int = -1  # the newest at the last look
@@ -49,7 +49,7 @@ class Board:
     entries: dict[int, Entry] = field(default_factory=dict)
     groups: dict[GroupKey, list[int]] = field(default_factory=dict)
     by_source: dict[int, list[int]] = field(default_factory=dict)
-    standing_on: dict[int, list[int]] = field(default_factory=dict)  # jobs, by what is beneath
+    downstream: dict[int, list[int]] = field(default_factory=dict)  # jobs, by what is beneath
     last_change: dict[int, int] = field(default_factory=dict)  # of every source table
     claimed: set[int] = field(default_factory=set)  # jobs that some node runs
 
@@ -71,8 +71,8 @@ class Board:
     def concerned(self, job_id: int) -> set[GroupKey]:
         """The groups to be looked at when a job has changed: its own, and of who waits for it."""
         keys = {group_key(self.entries[job_id].job)}
-        if job_id in self.standing_on:
-            keys |= {group_key(self.entries[i].job) for i in self.standing_on[job_id]}
+        if job_id in self.downstream:
+            keys |= {group_key(self.entries[i].job) for i in self.downstream[job_id]}
         return keys
 
     def upstream(self, job: Job) -> list[Entry]:
@@ -91,7 +91,7 @@ class Board:
             for table in job.sources:
                 self.by_source.setdefault(table, []).append(job.id)
             for beneath in job.upstream:
-                self.standing_on.setdefault(beneath, []).append(job.id)
+                self.downstream.setdefault(beneath, []).append(job.id)
         else:
             # What was begun must be ended from where it was begun, also by others.
             if job.claim_to is not None or old.job.watermark != job.watermark:
@@ -122,9 +122,9 @@ class Board:
                 del self.by_source[table]
                 self.last_change.pop(table, None)
         for beneath in entry.job.upstream:
-            self.standing_on[beneath].remove(job_id)
-            if not self.standing_on[beneath]:
-                del self.standing_on[beneath]
+            self.downstream[beneath].remove(job_id)
+            if not self.downstream[beneath]:
+                del self.downstream[beneath]
 
     def change(self, changed: Mapping[int, int], newest: int) -> set[GroupKey]:
         """Enter which tables changed up to a snapshot; returns the groups of their jobs."""

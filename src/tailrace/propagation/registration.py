@@ -1,0 +1,165 @@
+"""Registering jobs: checked when it is asked for, entered in the job log by the commit.
+
+Always true: tables are looked up by name in the commit, because a table of this very commit has had
+no id before; a job whose name or table another transaction took meanwhile fails the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+import sqlalchemy as sa
+
+from tailrace.catalog import configuration
+from tailrace.errors import ConflictError, InvalidError
+from tailrace.log import get_logger
+from tailrace.propagation import graph, joblog
+from tailrace.propagation.consumer import find_consumer, is_broken, why_missing
+from tailrace.propagation.dropping import Dropping, has_lost_a_source
+from tailrace.propagation.job import NewJob
+from tailrace.propagation.spec import JobSpec
+from tailrace.propagation.trigger import parse_interval
+from tailrace.store import lookup
+from tailrace.store.runtime import Runtime
+from tailrace.store.schema import TableInfo, fold, split_name
+from tailrace.store.transaction import Transaction
+
+log = get_logger("tailrace.jobs")
+
+
+class Registration:
+    """Registers jobs as parts of transactions."""
+
+    def __init__(self, runtime: Runtime, dropping: Dropping) -> None:
+        self._runtime, self._dropping = runtime, dropping
+        # What transactions that have not ended are going to register.
+        self._pending: WeakKeyDictionary[Transaction, set[tuple[str, str]]] = WeakKeyDictionary()
+        self._batches: WeakKeyDictionary[Transaction, _Batch] = WeakKeyDictionary()
+
+    def is_pending(self, txn: Transaction, home: str, name: str) -> bool:
+        """Whether a transaction is going to register a job."""
+        return (home, fold(name)) in self._pending.get(txn, ())
+
+    def register(self, txn: Transaction, new: NewJob, sources: Sequence[TableInfo]) -> bool:
+        """Register a job on some tables with the commit; False if there is one of that name.
+
+        Its `upstream` names only the jobs that it reads from directly.
+        """
+        if self.is_pending(txn, new.home, new.name):
+            return False
+        if len({info.id for info in sources}) != len(sources):
+            raise InvalidError("a spec's sources name a table twice")
+        with self._runtime.database.read() as connection:
+            check_retention(connection, new.spec)
+            old = joblog.find(connection, self._runtime.tenant, new.home, new.name)
+            if old is not None and txn.acts_for(old.id):
+                old = None  # this very transaction drops it
+            if old is not None and not has_lost_a_source(connection, old.id):
+                return False
+        if old is not None:  # it can never run again: the new one takes its place
+            self._dropping.drop(txn, old)
+        outputs = self._prepare(txn, new, sources)
+        batch = self._batches.get(txn)
+        # Those that follow each other are entered at once; else in their turn.
+        if batch is None or txn.last_in_commit is not batch:
+            batch = self._batches[txn] = _Batch(self._runtime)
+            txn.in_commit(batch)
+        batch.add(new, sources, outputs)
+        self._pending.setdefault(txn, set()).add((new.home, fold(new.name)))
+        return True
+
+    def _prepare(self, txn: Transaction, new: NewJob, sources: Sequence[TableInfo]) -> list[str]:
+        """Let the consumer check the options, and create the tables that the job derives."""
+        kind = new.spec.kind
+        consumer = find_consumer(kind)
+        if consumer is not None:
+            return consumer.prepare(txn, new.spec.consumer, sources)
+        if is_broken(kind):
+            raise InvalidError(why_missing(kind))
+        log.warning("consumer not known here", kind=kind, job=new.name)
+        return []
+
+
+def check_retention(connection: sa.Connection, spec: JobSpec) -> None:
+    """Refuse a retention that is longer than what the lake allows."""
+    asked = spec.retention
+    if asked is None:
+        return
+    longest = configuration.read(connection).longest_retention
+    if parse_interval(asked) > longest:
+        raise InvalidError(
+            f"a job of this lake can keep at most {longest} of history, not {asked}: ask for less, "
+            "or the lake's owner for lake.configure(longest_retention=…)"
+        )
+
+
+class _Batch:
+    """Jobs that a transaction registers one after the other: called inside of its commit."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        # Each with its sources, and the names of the tables that it derives.
+        self._jobs: list[tuple[NewJob, Sequence[TableInfo], Sequence[str]]] = []
+
+    def add(self, job: NewJob, sources: Sequence[TableInfo], outputs: Sequence[str]) -> None:
+        self._jobs.append((job, sources, outputs))
+
+    def __call__(self, connection: sa.Connection, snapshot: int) -> None:
+        known: dict[tuple[str, str], int] = {}
+
+        def table_id(schema: str, plain: str, wanted: int = -1) -> int:
+            number = known.get((schema, plain))
+            if number is None:
+                tenant = self._runtime.tenant
+                info = lookup.find_table(connection, schema, plain, snapshot, tenant)
+                if info is None:
+                    raise ConflictError(f"another transaction dropped {schema}.{plain}")
+                number = known[schema, plain] = info.id
+            if wanted not in (-1, number):
+                raise ConflictError(f"another transaction dropped {schema}.{plain}")
+            return number
+
+        names = joblog.names_under(
+            connection, self._runtime.tenant, {job.home for job, _, _ in self._jobs}
+        )
+        rows = []
+        for job, infos, tables in self._jobs:
+            if (job.home, fold(job.name)) in names:
+                raise ConflictError(f"another transaction registered {job.label}")
+            sources = [table_id(i.schema, i.name, max(i.id, -1)) for i in infos]
+            outputs = [table_id(*split_name(output)) for output in tables]
+            graph.check_no_loop(connection, job.label, sources, outputs)
+            upstream = self._all_upstream(connection, job, sources)
+            new = replace(job, sources=sources, outputs=outputs, upstream=upstream)
+            if outputs or upstream:  # the next may read from it, or lead back to it
+                self._insert(connection, [new])
+            else:
+                rows.append(new)
+        self._insert(connection, rows)
+
+    def _insert(self, connection: sa.Connection, jobs: list[NewJob]) -> None:
+        now = self._runtime.clock.now()
+        joblog.insert_all(connection, jobs, tenant=self._runtime.tenant, now=now)
+
+    def _all_upstream(
+        self, connection: sa.Connection, new: NewJob, sources: Sequence[int]
+    ) -> list[int]:
+        """What a new job reads from, directly or not, each behind its own upstream."""
+        if not new.upstream:
+            return []
+        farther = joblog.upstream_of(connection, new.upstream)
+        upstream = list(dict.fromkeys(i for d in new.upstream for i in (*farther.get(d, ()), d)))
+        there = {
+            job.id: job for job, dropped in joblog.jobs_by_id(connection, upstream) if not dropped
+        }
+        for job_id in upstream:
+            job = there.get(job_id)
+            if job is None or job.tenant != self._runtime.tenant:
+                raise ConflictError(f"a job that {new.label} reads from is not there: {job_id}")
+            if not set(job.sources) <= set(sources):
+                raise InvalidError(
+                    f"the sources of {new.label} lack some of {job.label}, which it reads from"
+                )
+        return upstream
