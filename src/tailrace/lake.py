@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -21,6 +20,7 @@ from tailrace.catalog.clock import DatabaseClock
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
 from tailrace.clock import Clock, SystemClock
+from tailrace.closing import Closing
 from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.log import get_logger, log_to_stderr
@@ -154,7 +154,7 @@ def _make_place(directory: Path) -> None:
 
 
 @checked
-class Lake:
+class Lake(Closing):
     """An open lake; see `connect`. Safe to use from several threads."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -592,14 +592,3 @@ class Lake:
             service.close()
         self._heartbeat.close()
         self._runtime.database.close()
-
-    def __enter__(self) -> Lake:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -23,6 +23,7 @@ from tailrace.catalog import tables as t
 from tailrace.configuration import Configuration
 from tailrace.propagation import claims, joblog
 from tailrace.propagation.claims import FencedError
+from tailrace.propagation.housekeeping import Housekeeping
 from tailrace.propagation.job import Claim, JobError, NewJob, State, Work
 from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
@@ -84,6 +85,7 @@ class SimNode:
 
     id: str
     runner: Runner
+    housekeeping: Housekeeping
     heartbeat: datetime
     flights: list[Flight] = field(default_factory=list)
     asleep: bool = False
@@ -338,7 +340,8 @@ class World:
             random=Random(self.node_count),
         )
         lazy = bool(self.nodes) and self.random.random() < 0.5
-        node = SimNode(node_id, runner, self.clock.now(), lazy=lazy)
+        housekeeping = Housekeeping(self.runtime, runner.advanced)
+        node = SimNode(node_id, runner, housekeeping, self.clock.now(), lazy=lazy)
         self.nodes.append(node)
         self.note(f"start {node_id}")
 
@@ -401,7 +404,7 @@ class World:
             assert not node.is_ill, f"{node.id} stands back, and plans {_shown(work)}"
             assert work.to <= self.snapshot
             node.flights.append(Flight(work))
-        node.runner.keep_up()
+        node.housekeeping.run()
 
     def fly(self) -> None:
         """Some flight gets one step further; a sleeping node's too, now and then: it woke up."""

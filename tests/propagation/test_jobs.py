@@ -301,7 +301,7 @@ def test_dropped_rows_and_old_history_go_and_usage_stays(
         assert before[0].tenant == "default"
         clock.advance(timedelta(days=9))
         table.append([{"id": 100, "v": "x"}])
-        lake.run_until_fresh()  # its first turn is also the hour's upkeep
+        lake.run_until_fresh()  # its first turn is also the hour's housekeeping
         with lake._runtime.database.read() as connection:
             assert connection.execute(sa.select(sa.func.count()).select_from(t.job)).scalar() == 1
         assert len(lake.jobs.history()) == 1
@@ -329,14 +329,14 @@ def test_watermarks_that_moved_in_memory_are_stored_by_the_hour(
         with lake.serving() as serving:
             other = orders(lake, "other")
             other.append([{"id": 100, "v": "x"}])
-            runner = serving.service.runner
-            # The hour begins with the first upkeep, which stores nothing.
-            wait_until(lambda: runner._kept_up is not None, what="the first upkeep")
-            wait_until(lambda: runner.cache.snapshot == lake.snapshot, what="a look")
+            service = serving.service
+            # The hour begins with the first housekeeping, which stores nothing.
+            wait_until(lambda: service.housekeeping.last is not None, what="the first time")
+            wait_until(lambda: service.runner.cache.snapshot == lake.snapshot, what="a look")
             assert stored() == first
             clock.advance(timedelta(hours=1, minutes=1))
-            serving.service._wake.set()
-            wait_until(lambda: stored() == lake.snapshot, what="the hour's upkeep")
+            service._wake.set()
+            wait_until(lambda: stored() == lake.snapshot, what="the hour's housekeeping")
         assert lake.jobs.status("orders", "copy").state == "idle"
 
 

@@ -1,9 +1,14 @@
 """Propagation: jobs follow tables, and every change reaches each of them once.
 
-Read in this order: `job` and `spec` (what a job is), `joblog` (where it is written down), `cache`,
-`plan` and `chain` (what should run), `runner` (when), `scheduler` (where), `iteration` (how),
-`changes` and `consumer` (what the code of a job gets), `versions` (what its output reflects),
-`jobs` (what users call).
+    job, spec, trigger          what a job is
+    joblog, job_rows, claims    where it is written down
+    job_cache, plan, chain      what should run
+    runner, scheduler           when, and on which threads
+    iteration, bundle           how: the sources are read once (`shared_reads`), and the consumers
+                                of each bundle run and commit (`outputs`, `versions`, `history`)
+    changes, consumer           what the code of a job gets
+    service, node, health       a process that does all this
+    jobs, status, serving       what users call; `registration` and `dropping` behind it
 
 Always true: what an iteration writes and the watermark it reaches are one commit, which compares
 the job's epoch and watermark with those the iteration was begun with.

@@ -1,7 +1,7 @@
-"""The cache: what a runner knows of all jobs, in memory, indexed by what it is asked.
+"""The job log in a runner's memory, indexed by group, by source table and by upstream job.
 
-Always true: it is what the job log and the catalog said at one look, applied as a whole. Keeping
-it up to date costs by what changed; finding what is stale costs by the jobs of changed tables.
+Always true: it is what the job log and the catalog said at one look, applied as a whole. Updating
+it costs in proportion to what changed, finding stale jobs to the jobs of the changed tables.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ GroupKey = Hashable
 
 @dataclass(slots=True)
 class Entry:
-    """A job on the cache."""
+    """A job in the cache."""
 
     job: Job
-    # The stored watermark, moved on over snapshots in which its sources did not change.
+    # The stored watermark, advanced over snapshots in which its sources did not change.
     watermark: int | None
-    work: Work | None = None  # the work it is in, here, waiting or running
+    work: Work | None = None  # on this node, queued or running
 
     def target(self, live: Collection[str]) -> int | None:
-        """Where a running iteration of it will end, here or on another node that lives."""
+        """The snapshot that a running iteration will reach, here or on another live node."""
         if self.work is not None:
             return self.work.to
         return self.job.claim_to if self.job.node in live else None
 
     def moves_front(self, live: Collection[str]) -> bool:
-        """Whether an iteration of it is running that takes its group further."""
+        """Whether a running iteration of it advances the front of its group."""
         if self.work is not None:
             member = self.work.by_job[self.job.id]
             return member.since is not None and not member.catches_up
@@ -43,18 +43,18 @@ class Entry:
 class JobCache:
     """All jobs of a lake that are not dropped."""
 
-    snapshot: int = -1  # the newest at the last look
-    oldest: int = -1  # the oldest then: changes before it are no longer known
-    lsn: int = -1  # the last number of the job log that was read
+    snapshot: int = -1  # the newest one at the last look
+    oldest: int = -1  # the oldest one then: changes before it are no longer known
+    lsn: int = -1  # how far the job log has been read
     entries: dict[int, Entry] = field(default_factory=dict)
     groups: dict[GroupKey, list[int]] = field(default_factory=dict)
     by_source: dict[int, list[int]] = field(default_factory=dict)
-    downstream: dict[int, list[int]] = field(default_factory=dict)  # jobs, by what is beneath
+    downstream: dict[int, list[int]] = field(default_factory=dict)  # jobs, by upstream job
     last_change: dict[int, int] = field(default_factory=dict)  # of every source table
-    claimed: set[int] = field(default_factory=set)  # jobs that some node runs
+    claimed: set[int] = field(default_factory=set)  # jobs that a node has claimed
 
     def apply(self, jobs: Iterable[tuple[Job, bool]]) -> set[GroupKey]:
-        """Take over rows of the job log; returns the groups to be looked at."""
+        """Take over rows of the job log; returns the groups to plan again."""
         touched = set()
         for job, dropped in jobs:
             old = self.entries.get(job.id)
@@ -69,14 +69,14 @@ class JobCache:
         return touched
 
     def concerned(self, job_id: int) -> set[GroupKey]:
-        """The groups to be looked at when a job has changed: its own, and of who waits for it."""
+        """The groups to plan again when a job has changed: its own, and those downstream."""
         keys = {group_key(self.entries[job_id].job)}
         if job_id in self.downstream:
             keys |= {group_key(self.entries[i].job) for i in self.downstream[job_id]}
         return keys
 
     def upstream(self, job: Job) -> list[Entry]:
-        """What a job stands on."""
+        """The upstream jobs of a job."""
         return [self.entries[i] for i in job.upstream if i in self.entries]
 
     def forget(self, job_ids: Iterable[int]) -> None:
@@ -90,10 +90,10 @@ class JobCache:
             self.entries[job.id] = Entry(job, job.watermark)
             for table in job.sources:
                 self.by_source.setdefault(table, []).append(job.id)
-            for beneath in job.upstream:
-                self.downstream.setdefault(beneath, []).append(job.id)
+            for upstream in job.upstream:
+                self.downstream.setdefault(upstream, []).append(job.id)
         else:
-            # What was begun must be ended from where it was begun, also by others.
+            # An iteration is finished from where it began, whoever finishes it.
             if job.claim_to is not None or old.job.watermark != job.watermark:
                 old.watermark = job.watermark
             old.job = job
@@ -121,20 +121,20 @@ class JobCache:
             if not followers:
                 del self.by_source[table]
                 self.last_change.pop(table, None)
-        for beneath in entry.job.upstream:
-            self.downstream[beneath].remove(job_id)
-            if not self.downstream[beneath]:
-                del self.downstream[beneath]
+        for upstream in entry.job.upstream:
+            self.downstream[upstream].remove(job_id)
+            if not self.downstream[upstream]:
+                del self.downstream[upstream]
 
     def change(self, changed: Mapping[int, int], newest: int) -> set[GroupKey]:
-        """Enter which tables changed up to a snapshot; returns the groups of their jobs."""
+        """Note which tables changed up to a snapshot; returns the groups of their jobs."""
         touched = set()
         affected: list[Entry] = []
         for table in changed:
             affected += (self.entries[job_id] for job_id in self.by_source.get(table, ()))
         for entry in affected:
             touched.add(group_key(entry.job))
-            # Nothing changed between its watermark and the last look: it was at that look.
+            # Nothing had changed by the last look, so its output reflects that snapshot.
             if entry.watermark is not None and not self.is_stale(entry):
                 entry.watermark = max(entry.watermark, self.snapshot)
         for table, snapshot in changed.items():
@@ -149,18 +149,18 @@ class JobCache:
         return not is_fresh(entry.watermark, changes)
 
     def effective(self, entry: Entry) -> int | None:
-        """The snapshot that the job's output reflects: the newest, if nothing has changed since."""
+        """The snapshot that the job's output reflects: the newest one unless it is stale."""
         return entry.watermark if self.is_stale(entry) else self.snapshot
 
     def is_settled(self, entry: Entry) -> bool:
-        """Whether it has nothing to do: not begun, and at the newest snapshot."""
+        """Whether it has nothing to do: nothing begun, and not stale."""
         return entry.job.claim_to is None and not self.is_stale(entry)
 
     def members(self, key: GroupKey) -> list[Entry]:
         return [self.entries[job_id] for job_id in self.groups.get(key, ())]
 
     def left_behind(self, live: Collection[str]) -> list[Entry]:
-        """Jobs that are running by a node that is gone."""
+        """Jobs that a dead node was running."""
         entries = (self.entries[job_id] for job_id in self.claimed)
         return [e for e in entries if e.job.state is State.RUNNING and e.job.node not in live]
 

@@ -7,10 +7,9 @@ threads and timers beside its lock, so that tests can drive it step by step.
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from random import Random
@@ -23,9 +22,10 @@ from tailrace.catalog.database import in_batches
 from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import backlog, claims, freshness, history, joblog, node, retry
+from tailrace.propagation import backlog, claims, freshness, joblog, retry
 from tailrace.propagation.chain import link
 from tailrace.propagation.consumer import find_consumer
+from tailrace.propagation.due_times import DueTimes
 from tailrace.propagation.job import Job, JobError, State, Work
 from tailrace.propagation.job_cache import Entry, GroupKey, JobCache, group_key
 from tailrace.propagation.plan import Rules, plan_group
@@ -67,15 +67,12 @@ class Runner:
         self.live: set[str] = {node_id}
         self._lock = threading.RLock()
         self._dirty: set[GroupKey] = set()
-        self._due: list[tuple[datetime, int, GroupKey]] = []  # a heap
-        self._due_known: dict[GroupKey, datetime] = {}
-        self._counter = 0
+        self._due = DueTimes()
         self._reconciled: datetime | None = None
         self._nodes_read: datetime | None = None
         self._node_timeout = Configuration().node_timeout  # as last read
         self._dead: set[str] = set()  # nodes that were found gone at that time
         self._missing: set[str] = set()  # kinds of consumers that were looked for in vain
-        self._kept_up: datetime | None = None
         self._times: dict[int, datetime | None] = {}
         self._faults: list[tuple[Job, Exception | None]] = []  # of triggers, in this look
         self._random = random or Random()  # noqa: S311  (pauses, no secrets)
@@ -100,10 +97,7 @@ class Runner:
                     self._dead = self._claiming() - self.live
                     for entry in self.cache.left_behind(self.live):
                         self._dirty |= self.cache.concerned(entry.job.id)
-                while self._due and self._due[0][0] <= now:
-                    _, _, key = heapq.heappop(self._due)
-                    self._due_known.pop(key, None)
-                    self._dirty.add(key)
+                self._dirty |= self._due.pop(now)
                 works = self._plan(connection, now) if self._dirty else []
             for work in works:
                 for job in work.jobs:
@@ -191,7 +185,7 @@ class Runner:
             works += (self._bounded(connection, work) for work in plan.works)
             self._faults += plan.faults
             if plan.next_due is not None:
-                self._look_again(key, plan.next_due)
+                self._due.add(key, plan.next_due)
         self._dirty = set()
         large = self._large(connection, works)
         return [self._in_lane(work, large) for work in link(self.cache, works)]
@@ -231,7 +225,7 @@ class Runner:
             except UnavailableError as error:  # what was planned goes on; this is found again
                 log.warning("faults of triggers not entered", error=repr(error)[:500])
                 for job, _ in some:
-                    self._look_again(group_key(job), now + retry.SOON)
+                    self._due.add(group_key(job), now + retry.SOON)
 
     def _enter_fault(
         self, connection: sa.Connection, job: Job, error: Exception | None, now: datetime
@@ -270,13 +264,6 @@ class Runner:
             return work
         return replace(work, to=to, is_backlog=not is_small)
 
-    def _look_again(self, key: GroupKey, moment: datetime) -> None:
-        known = self._due_known.get(key)
-        if known is None or moment < known:
-            self._counter += 1
-            self._due_known[key] = moment
-            heapq.heappush(self._due, (moment, self._counter, key))
-
     def _time_of(self, connection: sa.Connection, snapshot: int) -> datetime | None:
         if snapshot not in self._times:
             if len(self._times) > 10_000:
@@ -300,7 +287,7 @@ class Runner:
                     entry.work = None
                     for key in self.cache.concerned(job):
                         if broken:
-                            self._look_again(key, again)
+                            self._due.add(key, again)
                         else:
                             self._dirty.add(key)
 
@@ -318,13 +305,11 @@ class Runner:
     def next_due(self) -> datetime | None:
         """When to look again, if nothing happens before."""
         with self._lock:
-            moments = [self._due[0][0]] if self._due else []
+            moments = [self._due.next()]
             if self._reconciled is not None:
                 moments.append(self._reconciled + self._runtime.settings.reconcile_interval)
-            check = self._node_check(self._runtime.clock.now())
-            if check is not None:
-                moments.append(check)
-            return min(moments, default=None)
+            moments.append(self._node_check(self._runtime.clock.now()))
+            return min((one for one in moments if one is not None), default=None)
 
     def states(self) -> dict[str, int]:
         """How many jobs are in which state."""
@@ -335,7 +320,7 @@ class Runner:
         counts["pending"] = sum(e.work is not None and e.job.node is None for e in entries)
         return dict(counts)
 
-    # --- upkeep -----------------------------------------------------------------------------
+    # --- what was left behind ---------------------------------------------------------------
 
     def _heal(self) -> None:
         """Release jobs that are entered as running here and are not: their end was not written."""
@@ -350,36 +335,12 @@ class Runner:
                 for job_id in lost:
                     claims.release(connection, job_id, self._node_id)
 
-    def keep_up(self) -> bool:
-        """Every hour: store watermarks that moved in memory only, and delete what is old.
-
-        Returns whether an hour had passed.
-        """
+    def advanced(self) -> dict[int, tuple[int, int]]:
+        """Stored watermarks, and those that hold by now, where they differ."""
         with self._lock:
-            now, settings = self._runtime.clock.now(), self._runtime.settings
-            if self._kept_up is not None and now - self._kept_up < settings.upkeep_interval:
-                return False
-            first = self._kept_up is None
-            watermarks = {} if first else self._moved(self.cache.entries.values())
-        for some in in_batches(watermarks.items()):  # others want to commit in between
-            with self._runtime.database.lock() as connection:
-                joblog.advance(connection, dict(some))
-        with self._runtime.database.lock() as connection:
-            kept = configuration.read(connection)
-            joblog.delete_dropped(connection, now - kept.drop_retention)
-            node.delete_dead(connection, self._runtime)
-        with self._runtime.database.read() as connection:
-            days = history.old_days(connection, now - kept.history_retention)
-        for day in days:
-            with self._runtime.database.lock() as connection:
-                history.add_up(connection, day)
-        self._kept_up = now
-        return True
-
-    def _moved(self, entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
-        moved = {}
-        for entry in entries:
-            effective, stored = self.cache.effective(entry), entry.job.watermark
-            if effective is not None and stored is not None and effective > stored:
-                moved[entry.job.id] = (stored, effective)
-        return moved
+            advanced = {}
+            for entry in self.cache.entries.values():
+                effective, stored = self.cache.effective(entry), entry.job.watermark
+                if effective is not None and stored is not None and effective > stored:
+                    advanced[entry.job.id] = (stored, effective)
+            return advanced

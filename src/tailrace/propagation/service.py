@@ -19,6 +19,7 @@ from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.execution import Execution
 from tailrace.propagation.health import Health
 from tailrace.propagation.history import Iteration
+from tailrace.propagation.housekeeping import Housekeeping
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Job, State
 from tailrace.propagation.maintenance import Maintenance
@@ -99,6 +100,7 @@ class Service:
             gave_up=self._gave_up if eager else lambda _job: False,
             may_begin=self.health.may_begin,
         )
+        self.housekeeping = Housekeeping(runtime, self.runner.advanced)
         self._maintenance = Maintenance(runtime, heartbeat)
         self._has_seen_all = False
         # Who only waits for something fresh does not wait for that.
@@ -116,7 +118,7 @@ class Service:
         if not self.scheduler.submit(*works):
             for work in works:
                 self.runner.finished(work)
-        if self.runner.keep_up() and self._purger is not None:
+        if self.housekeeping.run() and self._purger is not None:
             self._purger.begin()
         if self._thread is not None:
             self._note_all_once()
