@@ -1,7 +1,7 @@
 """How far one iteration goes: a large backlog is worked off in several, each committed.
 
-The cut is at a snapshot, found from the catalog's counts: rows of the files that were added, and
-positions of the deletes. The same counts tell what is nearly fresh from what will take its time.
+The cut is at a snapshot, found from the catalog's counts of rows added and deleted. The same counts
+tell a job that is nearly fresh from one that will take a while.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tailrace.settings import Settings
 def cut(
     connection: sa.Connection, tables: Iterable[int], since: int, to: int, settings: Settings
 ) -> tuple[int, bool]:
-    """The last snapshot up to which the changes after `since` are not too many.
+    """The last snapshot up to which the changes after `since` are not too many; and are they few?
 
-    And whether they are few: those that are read in the process, and not by Spark. Of a single
-    snapshot, `large_tables` says that for all tables at once.
+    Few are those that are read without Spark. For a single snapshot, `large_tables` tells that of
+    all tables at once.
     """
     if to - since <= 1:
         return to, True
@@ -45,7 +45,7 @@ def cut(
 def large_tables(
     connection: sa.Connection, tables: Iterable[int], snapshot: int, settings: Settings
 ) -> set[int]:
-    """The tables to which one snapshot has added more rows than are few."""
+    """The tables to which one snapshot has added more than a few rows."""
     f = t.data_file.c
     query = sa.select(f.table_id).where(f.begin_snapshot == snapshot).group_by(f.table_id)
     query = query.having(sa.func.sum(f.record_count) > settings.local_rows)
@@ -75,8 +75,8 @@ _F, _D = t.data_file.c, t.delete_file.c
 _SIZES = sa.union_all(
     _by_snapshot(t.data_file, _F.begin_snapshot, _F.record_count),
     _by_snapshot(t.data_file, _F.end_snapshot, _F.record_count),
-    # A delete file holds all positions ever deleted: counted at its last snapshot, that is more
-    # than what was deleted then, so that the cut comes rather too early.
+    # A delete file holds all positions ever deleted. Counted at its last snapshot that is too
+    # many, so the cut comes too early rather than too late.
     _by_snapshot(
         t.delete_file, sa.func.coalesce(_D.partial_max, _D.begin_snapshot), _D.delete_count
     ),

@@ -1,10 +1,9 @@
-"""Jobs that stand on each other: those that run in one look go together, and take along what is
-beneath them.
+"""Chains: jobs that are due together and related run in one bundle, with upstream jobs that lag.
 
-Always true: when a job commits a snapshot, everything it stands on reflects that snapshot, by the
-same commit or because nothing has changed for it since. A job that others stand on is never taken
-back, and never waits for them. All of this is a function of the cache and of what the groups want
-to run, like `plan`.
+Always true: when a job commits a snapshot, all its upstream reflects that snapshot, by the same
+commit or because nothing has changed for it since. An upstream job never goes back, and never waits
+for its downstream. Like `plan`, this is a pure function: of the job cache and of what the groups
+want to run.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from tailrace.propagation.plan import work_of
 
 @dataclass(frozen=True, kw_only=True)
 class _Node:
-    """A job that has to run; wanted by its group, or by a job that stands on it."""
+    """A job that has to run, for its group or for a job downstream."""
 
     member: Member
-    to: int | None  # where its group wants it to go
+    to: int | None  # where its group wants it to go; None: only its downstream wants it
 
     @property
     def job(self) -> Job:
@@ -32,7 +31,7 @@ class _Node:
     def fixed(self) -> int | None:
         """Where it has to end, because it was begun so.
 
-        Not if it stands on others: they may have gone further without it.
+        None with an upstream, which may have gone further without it.
         """
         return None if self.job.upstream else self.job.claim_to
 
@@ -45,7 +44,7 @@ class _Node:
 
 
 def link(cache: JobCache, works: list[Work]) -> list[Work]:
-    """Make one bundle of all works that are related, with what is beneath them."""
+    """Make one bundle of all works that are related, with the upstream jobs that lag."""
     if not any(member.job.upstream for work in works for member in work.members):
         return works
     while True:
@@ -62,7 +61,7 @@ def link(cache: JobCache, works: list[Work]) -> list[Work]:
 
 
 def _nodes(cache: JobCache, works: list[Work]) -> dict[int, _Node]:
-    """What is going to run, with what has to come along."""
+    """The jobs that are going to run, with the upstream jobs that have to come along."""
     nodes = {m.job.id: _Node(member=m, to=work.to) for work in works for m in work.members}
     for node in list(nodes.values()):
         for entry in cache.upstream(node.job):
@@ -73,17 +72,17 @@ def _nodes(cache: JobCache, works: list[Work]) -> dict[int, _Node]:
 
 
 def _related(nodes: dict[int, _Node]) -> list[list[_Node]]:
-    """Nodes that stand on each other, directly or by way of others, the lowest first."""
+    """Nodes connected by upstream jobs, directly or not; in each group, upstream first."""
     group_of: dict[int, list[_Node]] = {job_id: [node] for job_id, node in nodes.items()}
     for node in nodes.values():
-        for beneath in node.job.upstream:
-            one, other = group_of[node.job.id], group_of.get(beneath)
+        for upstream in node.job.upstream:
+            one, other = group_of[node.job.id], group_of.get(upstream)
             if other is not None and other is not one:
                 large, small = (one, other) if len(one) > len(other) else (other, one)
                 large += small
                 group_of |= dict.fromkeys((n.job.id for n in small), large)
     groups = {id(group): group for group in group_of.values()}.values()
-    # What a job stands on is fewer than what stands on the job does.
+    # A job has fewer upstream jobs than any job downstream of it.
     return [
         sorted(group, key=lambda n: (len(n.job.upstream), n.job.id))
         for group in groups
@@ -93,22 +92,22 @@ def _related(nodes: dict[int, _Node]) -> list[list[_Node]]:
 
 def _target(cache: JobCache, group: list[_Node]) -> int | None:
     """The snapshot that all of them can go to; None if there is none."""
-    inside = {node.job.id for node in group}
+    members = {node.job.id for node in group}
     lowest = max(node.lowest for node in group)
     for node in group:
         for entry in cache.upstream(node.job):
-            if entry.job.id not in inside:
+            if entry.job.id not in members:
                 lowest = max(lowest, entry.watermark or 0)
     fixed = {node.fixed for node in group if node.fixed is not None}
     if fixed:
         return fixed.pop() if fixed == {max(fixed)} and max(fixed) >= lowest else None
-    # The nearest that somebody wants: large backlogs are cut, and stay so.
+    # The nearest that anybody wants: a large backlog that was cut stays cut.
     wanted = [node.to for node in group if node.to is not None and node.to >= lowest]
     return min(wanted, default=lowest)
 
 
 def _join(works: list[Work], group: list[_Node], to: int) -> list[Work]:
-    """All of a group in one work, and in one bundle; siblings that go as far stay with them."""
+    """Put a group in one work and one bundle, beside siblings that go to the same snapshot."""
     moving = [node for node in group if node.member.since is None or node.member.since < to]
     members = {
         node.job.id: replace(node.member, catches_up=node.member.catches_up and node.to == to)
@@ -129,7 +128,7 @@ def _join(works: list[Work], group: list[_Node], to: int) -> list[Work]:
 
 
 def _apart(works: list[Work], group: list[_Node]) -> list[Work]:
-    """First end what was begun, each for itself; what stands on others waits for that."""
+    """First finish what was begun, each job for itself; what is downstream waits for that."""
     begun = [node for node in group if node.fixed is not None]
     ending = {node.job.id for node in begun}
     blocked = {n.job.id for n in group if n.job.upstream and ending.intersection(n.job.upstream)}

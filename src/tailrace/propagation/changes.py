@@ -1,4 +1,4 @@
-"""What a consumer gets: the changes of its sources in one range, to be applied deletes first."""
+"""What a consumer gets: the changes of its sources in one range. It applies the deletes first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SourceChanges:
         *,
         snapshots: bool = False,
     ) -> None:
-        """With `snapshots`, rows begin with `_snapshot`: which one inserted or deleted them."""
+        """With `snapshots`, each row begins with `_snapshot`, which inserted or deleted it."""
         self._runtime, self._read = runtime, read
         info = read.info
         self.info: TableInfo = info if columns is None else info.narrowed(columns)
@@ -44,12 +44,12 @@ class SourceChanges:
 
     @property
     def plan(self) -> Feed | Scan:
-        """The files that they are in, for who reads them by itself."""
+        """The files that they are in, for consumers that read files themselves."""
         return self._read.plan()
 
     @property
     def is_small(self) -> bool:
-        """Whether they are held in memory, so that Spark is not needed."""
+        """Whether they are few enough for memory, so that Spark is not needed."""
         return self._read.is_small
 
     @property
@@ -101,7 +101,7 @@ class SourceChanges:
 
 
 class NoSourceError(NotFoundError, KeyError):
-    """A table that is none of a job's sources: a KeyError, too, as of any mapping."""
+    """A table is not one of a job's sources. Also a KeyError, as for any mapping."""
 
     __str__ = NotFoundError.__str__
 

@@ -1,7 +1,7 @@
-"""Claims: a node enters jobs as running before it runs them, and what came of it afterwards.
+"""Claims: a node enters jobs as running before it runs them, and the outcome afterwards.
 
-Always true: all of it happens under the commit lock. What is entered for a claim compares the job's
-epoch, and so has no effect once the job was dropped, canceled or taken over.
+Always true: all of it happens under the commit lock. The outcome is written only if the job's epoch
+is still the claim's, so it has no effect once the job was dropped, canceled or taken over.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _J = t.job.c
 
 
 class FencedError(ConflictError):
-    """The job was dropped, canceled or taken over: what this iteration did must not commit."""
+    """The job was dropped, canceled or taken over: this iteration must not commit."""
 
 
 def claim(
     connection: sa.Connection, work: Work, *, node: str, live: Callable[[sa.Connection], set[str]]
 ) -> list[Claim]:
-    """Enter the work's jobs as running on a node: those that still are as they were planned.
+    """Enter the jobs of a work as running on a node, except those that have changed since.
 
-    Of jobs that commit together all or none. `live` gives the nodes that are alive: what others
-    have claimed is theirs as long as they are.
+    Jobs that commit together are claimed together or not at all. A claim of another node counts as
+    long as that node is among the `live` ones.
     """
     claims: list[Claim] = []
     if work.to < lookup.oldest_snapshot(connection):
-        return claims  # purged since it was planned; from the claim on, it is not
+        return claims  # purged meanwhile; what is claimed is not purged
     members = {member.job.id: member for member in work.members}
-    beneath = {i for member in work.members for i in member.job.upstream}
-    found = records_by_id(connection, {*members, *beneath})
+    upstream = {i for member in work.members for i in member.job.upstream}
+    records = records_by_id(connection, {*members, *upstream})
     alive: set[str] | None = None
 
     def is_free(job: JobRecord) -> bool:
@@ -50,16 +50,16 @@ def claim(
         return job.node is None or job.node not in (alive or ())
 
     def may_claim(member: Member) -> bool:
-        job = found.get(member.job.id)
+        job = records.get(member.job.id)
         if job is None or not _is_as_planned(job, member.job, work.to):
             return False
         at_rest = job.is_at_rest and job.node is None
         return at_rest or (job.state is State.RUNNING and is_free(job))
 
-    def stands(member: Member, bundle: tuple[int, ...]) -> bool:
-        """Whether what it stands on is where it was planned to be, or comes along."""
+    def has_upstream(member: Member, bundle: tuple[int, ...]) -> bool:
+        """Whether its upstream is at rest where it was planned to be, or comes along."""
         for job_id in member.job.upstream:
-            job = found.get(job_id)
+            job = records.get(job_id)
             if job is None or job.dropped_at is not None:
                 return False
             at_rest = job.claim_to is None and is_free(job)
@@ -70,22 +70,22 @@ def claim(
 
     for bundle in work.bundles():
         some = [members[job_id] for job_id in bundle]
-        if all(may_claim(member) and stands(member, bundle) for member in some):
-            claims += [_claim(connection, found[m.job.id], m, work.to, node) for m in some]
+        if all(may_claim(member) and has_upstream(member, bundle) for member in some):
+            claims += [_claim(connection, records[m.job.id], m, work.to, node) for m in some]
     return claims
 
 
 def _is_as_planned(now: JobRecord, before: Job, to: int) -> bool:
-    """Whether a job is still what it was when it was planned to go to a snapshot."""
+    """Whether a job has not changed since it was planned."""
     if now.dropped_at is not None or now.epoch != before.epoch:
         return False
     return now.watermark == before.watermark and _leads_to(now.claim_to, before, to)
 
 
 def _leads_to(claim_to: int | None, job: Job, to: int) -> bool:
-    """Whether what was begun and not ended may end at a snapshot.
+    """Whether an iteration that was begun may end at a snapshot.
 
-    One that stands on others may have to go further: they went on without it.
+    With an upstream it may have to go further, because that went on without it.
     """
     return claim_to is None or claim_to == to or (bool(job.upstream) and claim_to < to)
 
@@ -118,7 +118,7 @@ def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
 
 
 def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any]) -> None:
-    """Move the watermark to where the iteration has read; FencedError if it may not."""
+    """Move the watermark to the end of the iteration; FencedError if the job has changed."""
     done = write(
         connection,
         claim.job.id,
@@ -147,7 +147,7 @@ def fail(
 ) -> bool:
     """Put a job to rest with its error; it keeps its watermark and, if it `repeats`, its claim.
 
-    The epoch rises: a thread that could not be ended must not commit in a later try's name.
+    The epoch rises, so that a thread that could not be stopped does not commit for a later try.
     """
     done = write(
         connection,
@@ -165,9 +165,9 @@ def fail(
 
 
 def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool = True) -> None:
-    """Say that a node runs nothing more for a job, whatever has become of the job.
+    """Say that a node no longer runs anything for a job.
 
-    Of a dropped job too: who dropped it may be waiting for this.
+    Even of a dropped job: whoever dropped it may be waiting for this.
     """
     connection.execute(
         sa.update(t.job)

@@ -1,4 +1,4 @@
-"""How fresh the outputs of jobs are: one definition, for everybody who asks.
+"""How fresh the outputs of jobs are: the one definition that everything else uses.
 
 An output is fresh if it reflects the last change of every source. The view `freshness` in the
 catalog says the same in SQL.
@@ -20,10 +20,10 @@ _J = t.job.c
 
 
 def is_fresh(watermark: int | None, changes: Iterable[int | None]) -> bool:
-    """Whether an output that reflects the snapshot `watermark` lacks nothing of its sources.
+    """Whether an output that reflects the snapshot `watermark` reflects all of its sources.
 
-    `changes` are the snapshots in which the sources changed last. None stands for one that is not
-    known, or that was dropped: it never changes again, but that is not what fresh means.
+    `changes` are the snapshots in which the sources changed last. None is one that is unknown or
+    dropped: a dropped source never changes again, but an output without it is not fresh.
     """
     return watermark is not None and all(
         change is not None and change <= watermark for change in changes
@@ -31,14 +31,14 @@ def is_fresh(watermark: int | None, changes: Iterable[int | None]) -> bool:
 
 
 class Freshness:
-    """How far some jobs are, and those that they stand on: read at once for all."""
+    """How far some jobs and their upstream are, read at once for all."""
 
     def __init__(self, connection: sa.Connection, jobs: Iterable[JobRecord]) -> None:
         self._connection = connection
         asked = {job.id: job for job in jobs}
         self._upstream = joblog.upstream_of(connection, list(asked))
-        beneath = {i for some in self._upstream.values() for i in some} - set(asked)
-        self._jobs = asked | joblog.records_by_id(connection, beneath)
+        upstream = {i for some in self._upstream.values() for i in some} - set(asked)
+        self._jobs = asked | joblog.records_by_id(connection, upstream)
         self.sources = joblog.sources_of(connection, list(self._jobs))
         tables = {table for some in self.sources.values() for table in some}
         self.newest = lookup.newest_snapshot(connection)
@@ -47,22 +47,22 @@ class Freshness:
         self._changes = {table: changed.get(table, -1) for table in there}
 
     def upstream(self, job: JobRecord) -> list[JobRecord]:
-        """What a job stands on, near and far, without what is not there any more."""
+        """The upstream jobs of a job that still exist."""
         return [self._jobs[i] for i in self._upstream.get(job.id, ()) if i in self._jobs]
 
     def has_lost_upstream(self, job: JobRecord) -> bool:
-        """Whether something that it stands on is not there any more."""
+        """Whether an upstream job of it no longer exists."""
         return any(i not in self._jobs for i in self._upstream.get(job.id, ()))
 
     def is_fresh(self, job: JobRecord) -> bool:
-        """Whether nothing of a job's sources is missing in its output."""
+        """Whether a job's output reflects all of its sources."""
         sources = self.sources.get(job.id, ())
         return is_fresh(job.watermark, (self._changes.get(table) for table in sources))
 
     def watermarks(self, jobs: Iterable[JobRecord]) -> dict[int, int | None]:
         """The snapshots that outputs reflect: the last ones before their sources changed again.
 
-        They never go back: what was fresh at a snapshot reflects it, whatever comes after.
+        They never go back: an output that was fresh at a snapshot reflects it from then on.
         """
         asked = list(jobs)
         fresh = {job.id for job in asked if self.is_fresh(job)}
@@ -96,7 +96,7 @@ def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, 
     found: dict[int, int] = {}
     source, file, delete = t.job_source.c, t.data_file.c, t.delete_file.c
     last_delete = sa.func.coalesce(delete.partial_max, delete.begin_snapshot)
-    # Of deletes that went into a file of older ones, only the last is known.
+    # Of deletes that were added to an older delete file, only the last is known.
     first_delete = sa.case(
         (delete.begin_snapshot > _J.watermark, delete.begin_snapshot), else_=_J.watermark + 1
     )

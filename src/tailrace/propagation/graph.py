@@ -1,4 +1,4 @@
-"""Which tables lead to which, by the jobs between them: a job must not feed itself."""
+"""The graph of tables and the jobs between them: a job must not feed itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.errors import InvalidError
 def check_no_loop(
     connection: sa.Connection, label: str, sources: Iterable[int], outputs: Iterable[int]
 ) -> None:
-    """Refuse outputs from which the jobs that exist lead back to a source."""
+    """Refuse outputs from which existing jobs lead back to a source."""
     ends = set(sources)
     seen: set[int] = set()
     reached = set(outputs)
@@ -28,7 +28,7 @@ def check_no_loop(
 
 
 def longest_chain(connection: sa.Connection) -> int:
-    """How many jobs the longest chain has of which each follows what the one before writes."""
+    """How many jobs the longest chain has: each follows a table that the one before writes."""
     source, output = t.job_source.c, t.job_output.c
     query = (
         sa.select(output.job_id, source.job_id)
@@ -43,7 +43,7 @@ def longest_chain(connection: sa.Connection) -> int:
     while level := {job for before in level for job in after.get(before, ())}:
         length += 1
         if length > len(after) + 1:
-            break  # a loop, which no commit lets come about
+            break  # a loop, which no commit allows
     return length
 
 

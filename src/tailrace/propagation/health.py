@@ -1,9 +1,9 @@
-"""Whether this node can work at all; one that cannot leaves the jobs to others, and says why.
+"""Whether this node can work at all. If not, it *stands back*: it leaves the jobs to other nodes.
 
-Always true: a failure counts as the node's own only if a look at the node says so: its Spark does
-not work, or its disk takes no more. Then the job is not to blame, and keeps its place. While that
-lasts, the node begins nothing if another node is well; one that is alone goes on with jobs that
-have not failed by it. It mends what it can, and begins again by itself.
+Always true: a failure is the node's own only if a check of the node says so: its Spark does not
+work, or its disk is full. Then the job is not blamed, and keeps its place. Meanwhile the node
+begins nothing if another node is well; alone, it goes on with jobs that have not failed by this
+fault. It repairs what it can, and then works again by itself.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from tailrace.store.spark_session import SparkGoneError
 
 log = get_logger("tailrace.health")
 
-# Seconds between looks at a node that is well; and at most between attempts to mend one that is
-# not.
+# Seconds between checks of a healthy node; and at most between attempts to repair one.
 _LOOK, _LONGEST = 2.0, 8.0
-# Seconds that its end is waited for.
+# Seconds to wait for the thread at the end.
 _PATIENCE = 30.0
-# Seconds for which a consumer that lacks a module is left to others.
+# Seconds for which a consumer that lacks a module is left to other nodes.
 _ASIDE = 60.0
-# Bytes that a disk must take.
+# Bytes that must fit on a disk.
 _ROOM = 1024 * 1024
 
 
 class Health:
-    """Knows what is wrong with a node."""
+    """What is wrong with this node, if anything."""
 
     def __init__(
         self,
@@ -45,13 +44,14 @@ class Health:
         changed: Callable[[], None] = lambda: None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """`changed` is called when it stands back, or begins again; `lost` when what runs cannot
-        go on. Without `watching` somebody waits for the jobs, and is told: it never stands back.
+        """`changed` is called when the node stands back or works again; `lost` when nothing that
+        runs can go on. Without `watching` somebody is waiting for the jobs and will be told of
+        faults: the node never stands back.
         """
         self._watching = watching
         self._runtime, self._node, self._changed, self._lost = runtime, node, changed, lost
         self.fault: str | None = None
-        self._is_alone = True  # nobody else can do the work
+        self._is_alone = True  # no other node can do the work
         self._failed: set[int] = set()  # jobs that failed by this fault
         self._set_aside: dict[str, float] = {}  # kinds of consumers, and until when
         self._lock = threading.Lock()
@@ -60,20 +60,20 @@ class Health:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Look after it, on a thread of its own."""
+        """Watch the node on a thread of its own."""
         self._thread = threading.Thread(target=self._run, name="tailrace-health", daemon=True)
         self._thread.start()
 
     def may_begin(self, job_id: int) -> bool:
-        """Whether a job is begun here."""
+        """Whether a job may begin here."""
         return self.fault is None or (self._is_alone and job_id not in self._failed)
 
     def knows(self, kind: str) -> bool:
-        """Whether jobs with a consumer are begun here: not for a while if it lacks something."""
+        """Whether a consumer works here: not for a while if it lacked a module."""
         return time.monotonic() >= self._set_aside.get(kind, 0.0)
 
     def leaves(self, error: BaseException, kind: str) -> bool:
-        """Whether jobs with a consumer are left to others, which may have what it lacks here."""
+        """Whether a consumer's jobs are left to other nodes, which may have the module it lacks."""
         if not isinstance(error, ImportError) or not self._watching:
             return False
         if not self._node.others_are_well():
@@ -83,9 +83,9 @@ class Health:
         return True
 
     def blame(self, job_id: int) -> str | None:
-        """What is wrong with the node at which a job has just failed, if something is.
+        """What is wrong with the node on which a job has just failed, if anything.
 
-        Whatever the error says: a consumer's errors are its own words.
+        The job's error is not consulted: a consumer words its errors as it likes.
         """
         reason = self._examine()
         if reason is not None and self._watching:
@@ -98,7 +98,7 @@ class Health:
         return self._runtime.spark.examine() or self._disk()
 
     def _disk(self) -> str | None:
-        """Whether there is room where this process writes."""
+        """What is wrong with the places where this process writes."""
         places = {Path(tempfile.gettempdir())}
         if self._runtime.storage.local is not None:
             places.add(self._runtime.storage.local)
@@ -126,23 +126,23 @@ class Health:
                 log.warning("health not known", error=repr(error)[:500])
 
     def _turn(self) -> bool:
-        """Look, or mend; returns whether the node is well."""
+        """Check or repair; returns whether the node is well."""
         spark = self._runtime.spark
         if self.fault is None:
-            # Idle: no more than what costs nothing, if there is a JVM to know it from.
+            # Only what costs nothing: whether the JVM is there.
             reason = spark.glance()
             if reason is None:
                 return True
             self._stand_back(reason)
-        reason = self._mend()
+        reason = self._repair()
         if reason is None:
             self._begin_again()
             return True
         self._stand_back(reason)
         return False
 
-    def _mend(self) -> str | None:
-        """Start Spark anew, if that is it; returns what is still wrong."""
+    def _repair(self) -> str | None:
+        """Restart Spark if it is lost; returns what is still wrong."""
         if self._runtime.spark.is_lost:
             try:
                 self._runtime.spark()

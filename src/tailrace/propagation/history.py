@@ -1,7 +1,7 @@
-"""The history of iterations, one row each, and the usage per tenant and day that comes of it.
+"""The history of iterations, a row for each job's run, and the usage per tenant and day.
 
 Always true: an iteration that committed has its row, from the same commit. A row is deleted only
-in the transaction that adds it to its day, so that usage never loses or doubles one.
+in the transaction that adds it to its day, so usage neither loses nor doubles one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Iteration:
     started_at: datetime
     ended_at: datetime
     seconds: float
-    strategy: str | None = None  # how the consumer did it, if it says
+    strategy: str | None = None  # how the consumer did it, if it says so
     rows_read: int = 0
     bytes_read: int = 0
     rows_written: int = 0
@@ -46,7 +46,7 @@ class Iteration:
 class Usage:
     """What a tenant's jobs did on one day.
 
-    Rows and bytes read are what each job was given, also where several shared one read.
+    Rows and bytes read count for each job, even where several shared one read.
     """
 
     tenant: str

@@ -1,7 +1,7 @@
-"""The job log: every read and write of the rows that say what jobs there are and how far.
+"""The job log: reads and writes of the rows that say which jobs there are and how far they are.
 
 Always true: writes happen under the commit lock and give the row the next number of one sequence
-(`lsn`), so that whoever has read up to a number finds all later writes behind it. What a running
+(`lsn`), so a reader that has read up to a number finds all later writes behind it. What a running
 iteration writes is in `claims`.
 """
 
@@ -38,7 +38,7 @@ def head(connection: sa.Connection) -> tuple[int, int, int]:
 
 
 def lake_id(connection: sa.Connection) -> str:
-    """What tells this lake from others."""
+    """The id of this lake."""
     c = t.own_metadata.c
     return str(connection.execute(sa.select(c.value).where(c.key == "lake_id")).scalar_one())
 
@@ -64,12 +64,12 @@ def records_by_id(connection: sa.Connection, ids: Iterable[int]) -> dict[int, Jo
 
 
 def record(connection: sa.Connection, job_id: int) -> JobRecord | None:
-    """A job, dropped or not; None if there never was one, or not any more."""
+    """A job, dropped or not; None if its row is gone or never was."""
     return records_by_id(connection, [job_id]).get(job_id)
 
 
 def options(connection: sa.Connection, job_id: int) -> dict[str, Any]:
-    """The options of the consumer of a job that is there, dropped or not."""
+    """The consumer's options of a job whose row exists."""
     return records_by_id(connection, [job_id])[job_id].spec.consumer
 
 
@@ -80,7 +80,7 @@ def records(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> l
 
 
 def numbers(connection: sa.Connection) -> dict[int, int]:
-    """The last number of every job that is not dropped: what a reconciliation compares."""
+    """The `lsn` of every job that is not dropped: what a reconciliation compares."""
     query = sa.select(_J.job_id, _J.lsn).where(_J.dropped_at.is_(None))
     return {row.job_id: row.lsn for row in connection.execute(query)}
 
@@ -179,7 +179,7 @@ def _with_sources(connection: sa.Connection, found: Sequence[JobRecord]) -> list
             job.dropped_at is not None,
         )
         for job in found
-        if job.id in sources  # or its rows are being deleted at this moment
+        if job.id in sources  # or its rows are just being deleted
     ]
 
 
@@ -196,7 +196,7 @@ _COUNT = (
 
 
 def next_number(connection: sa.Connection, name: str, count: int = 1) -> int:
-    """The next of a sequence that is never given twice, or the last of the next so many."""
+    """The next number of a sequence, never given twice; with a count, the last of so many."""
     return int(connection.execute(_COUNT, {"which": name, "many": count}).scalar_one())
 
 
@@ -233,8 +233,8 @@ def insert_all(
         ],
     )
     _insert_lists(connection, t.job_source, "table_id", ((i, job.sources) for i, job in numbered))
-    beneath = ((job_id, job.upstream) for job_id, job in numbered)
-    _insert_lists(connection, t.job_upstream, "upstream_id", beneath)
+    upstream = ((job_id, job.upstream) for job_id, job in numbered)
+    _insert_lists(connection, t.job_upstream, "upstream_id", upstream)
     for job_id, job in numbered:
         add_outputs(connection, job_id, job.outputs, owned=True)
     return [job_id for job_id, _ in numbered]
@@ -287,7 +287,7 @@ def stop(connection: sa.Connection, job_id: int, **values: Any) -> int | None:
 
 
 def fail_trigger(connection: sa.Connection, job: Job, error: JobError, again: datetime) -> None:
-    """Say that a job's trigger raised, and when it is asked again; not if the job has changed."""
+    """Enter that a job's trigger raised, and when to ask it again, unless the job has changed."""
     now = record(connection, job.id)
     if now is not None and now.lsn == job.lsn:
         last = now.last.with_error(error)
@@ -295,7 +295,7 @@ def fail_trigger(connection: sa.Connection, job: Job, error: JobError, again: da
 
 
 def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
-    """Say that a job's trigger works again, if it was that which had failed."""
+    """Enter that a job's trigger works again, if the trigger was what had failed."""
     now = record(connection, job.id)
     if now is None or now.lsn != job.lsn or now.last.error is None or now.last.error.code != code:
         return
@@ -303,7 +303,7 @@ def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
 
 
 def drop(connection: sa.Connection, job_id: int, now: datetime) -> bool:
-    """Mark a job as dropped: from this commit on nothing can be written for it."""
+    """Mark a job as dropped: from this commit on, nothing can be written for it."""
     c = t.job_output.c
     owned = sa.select(c.table_id).where(c.job_id == job_id, c.owned == 1)
     connection.execute(sa.delete(t.version).where(t.version.c.table_id.in_(owned)))
@@ -320,9 +320,9 @@ def delete_dropped(connection: sa.Connection, before: datetime) -> int:
 
 
 def advance(connection: sa.Connection, watermarks: Mapping[int, tuple[int, int]]) -> int:
-    """Store watermarks of jobs that had nothing to do: by job, what is stored and what holds.
+    """Store watermarks of jobs that had nothing to do; given by job, as stored and as they are now.
 
-    Only forward, and only where the job is at rest, not dropped, and as it was.
+    Only forward, and only where the job is at rest, not dropped, and unchanged.
     """
     moved = 0
     for job_id, (stored, now) in watermarks.items():

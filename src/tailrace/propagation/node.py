@@ -1,8 +1,7 @@
-"""A process among those that serve the lake: a row with a heartbeat.
+"""A process that serves the lake: a row with a heartbeat.
 
-A job that is running by a node whose heartbeat stopped is at rest again. Whether clocks agree
-decides only how soon: a node that was thought dead cannot commit, because taking over raises the
-job's epoch.
+Jobs of a node whose heartbeat stopped are at rest again. Clocks that disagree only affect how soon:
+a node that was wrongly taken for dead can't commit, because taking a job over raises its epoch.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ log = get_logger("tailrace.node")
 
 
 class Node:
-    """Enters itself, and stays alive until closed."""
+    """The node of this process: alive from when it is made until it is closed."""
 
     def __init__(self, runtime: Runtime, *, serves: bool = True, beating: bool = True) -> None:
-        """`serves`: until further notice, not only until something is done."""
+        """`serves`: until it is closed, not only until something is fresh."""
         self._serves = serves
         self._fault: str | None = None  # why it stands back
         self._timeout = Configuration().node_timeout  # as last read
@@ -45,7 +44,7 @@ class Node:
             self._thread.start()
 
     def beat(self) -> None:
-        """Say that this node is alive; enter it again, if others have given it up."""
+        """Renew the heartbeat; enter the node again if others have deleted it."""
         now = self._runtime.clock.now()
         with self._runtime.database.write() as connection:
             self._timeout = configuration.read(connection).node_timeout
@@ -67,7 +66,7 @@ class Node:
                 )
 
     def say(self, fault: str | None) -> None:
-        """Say why this node stands back, or that it does not; now, or with a later heartbeat."""
+        """Publish why this node stands back, or that it works: now, or with a later heartbeat."""
         if fault != self._fault:
             self._fault = fault
             try:
@@ -123,7 +122,7 @@ class NodeStatus:
 
 
 def serving_nodes(connection: sa.Connection, runtime: Runtime) -> list[NodeStatus]:
-    """The nodes that serve the lake and have been heard of lately, the oldest first."""
+    """The live nodes that serve the lake, the oldest first."""
     c = t.node.c
     columns = (c.node_id.label("id"), c.host, c.pid, c.started_at, c.heartbeat_at, c.fault)
     query = sa.select(*columns).where(c.heartbeat_at >= _oldest(connection, runtime), c.serves == 1)
@@ -132,13 +131,13 @@ def serving_nodes(connection: sa.Connection, runtime: Runtime) -> list[NodeStatu
 
 
 def common_fault(connection: sa.Connection, runtime: Runtime) -> str | None:
-    """Why nothing is done, if there are nodes and all of them stand back."""
+    """Why no node is working, if there are nodes and all of them stand back."""
     faults = [node.fault for node in serving_nodes(connection, runtime)]
     return None if None in faults else next((fault for fault in faults if fault), None)
 
 
 def live_nodes(connection: sa.Connection, runtime: Runtime, *, serving: bool = False) -> set[str]:
-    """The nodes that have been heard of lately: all, or those that serve and are well."""
+    """The nodes with a recent heartbeat: all, or those that serve and don't stand back."""
     query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= _oldest(connection, runtime))
     if serving:
         query = query.where(t.node.c.serves == 1, t.node.c.fault.is_(None))
@@ -150,6 +149,6 @@ def _oldest(connection: sa.Connection, runtime: Runtime) -> datetime:
 
 
 def delete_dead(connection: sa.Connection, runtime: Runtime) -> None:
-    """Delete the rows of nodes that have been gone for long."""
+    """Delete the rows of nodes that have long been dead."""
     oldest = runtime.clock.now() - 100 * configuration.read(connection).node_timeout
     connection.execute(sa.delete(t.node).where(t.node.c.heartbeat_at < oldest))

@@ -1,13 +1,13 @@
-"""Which iterations a group of jobs needs now: a function of what the cache says.
+"""Which iterations a group of jobs needs now: a pure function of the job cache.
 
-- A new job runs at once, from nothing to where its group is, while the others go on.
-- Those at the front of the group go on together, to the newest snapshot.
-- A straggler catches up with the front, one at a time; what it reads there the others have read.
-- What was begun before and not committed ends where it was going to end.
-- One that was away for so long that the changes since its watermark are purged is like a new one.
-- A job that stands on others begins nothing while one of them is behind and cannot run.
+- A new job runs at once, from nothing to the front of its group, while the others go on.
+- The jobs at the front of the group advance together, to the newest snapshot.
+- Stragglers catch up with the front, one at a time, over changes that the others have read.
+- An iteration that was begun and not committed ends where it was meant to end.
+- A job whose next changes have been purged is planned like a new one.
+- A job does not start while an upstream job is behind and cannot run.
 
-How jobs that stand on each other then go together is in `chain`.
+How upstream and downstream jobs then go together is in `chain`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Plan:
 
     works: list[Work] = field(default_factory=list)
     next_due: datetime | None = None
-    # Jobs whose triggers raised, which are asked again later; and that have failed, by whatever,
-    # and whose triggers say that they are not due. None for those.
+    # Jobs whose triggers raised; and, with None, jobs that have failed before and whose triggers
+    # now say that they are not due.
     faults: list[tuple[Job, Exception | None]] = field(default_factory=list)
 
     def later(self, moment: datetime) -> None:
@@ -37,15 +37,15 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a plan depends on beside the cache."""
+    """What a plan depends on besides the cache."""
 
     now: datetime
-    # Whether a job can run here: at rest, not claimed by a living node, its consumer known.
+    # Whether a job can run here: at rest, not claimed by a live node, its consumer known.
     is_ready: Callable[[Entry], bool]
     live: Collection[str]  # the nodes that are alive
     # The time of a snapshot; None if it is no longer known.
     time_of: Callable[[int], datetime | None]
-    # Ignore triggers and pauses: someone is waiting.
+    # Someone is waiting: ignore triggers and pauses between tries.
     eager: bool = False
 
 
@@ -74,16 +74,16 @@ def plan_group(cache: JobCache, members: Sequence[Entry], rules: Rules) -> Plan:
             to = cache.snapshot if front is None else front
             bound.setdefault((entry.watermark, to), []).append(entry)
         elif entry.watermark == front:
-            # Who is there before the others waits for them, and goes on with them.
+            # Jobs already at the front wait, then advance with the group.
             if not front_is_moving:
                 bound.setdefault((front, cache.snapshot), []).append(entry)
         else:
             laggards.append(entry)
     for (since, to), entries in bound.items():
         if since is None or to > since:
-            # What was begun to catch up is still no more than that.
+            # An iteration that began as catching up remains that.
             catches_up = all(e.job.claim_to is not None and e.job.catches_up for e in entries)
-            # Nor does a rebuild take the others further: they go on meanwhile.
+            # Nor does a rebuild advance the front: the others go on meanwhile.
             catches_up |= since is not None and since < cache.oldest and to == front
             plan.works.append(_work(entries, since, to, catches_up=catches_up))
     running = [(e.work, e.job.id) for e in members]
@@ -96,14 +96,14 @@ def plan_group(cache: JobCache, members: Sequence[Entry], rules: Rules) -> Plan:
 
 
 def can_start(entry: Entry, rules: Rules) -> bool:
-    """Whether an iteration of a job can begin now, as far as the job itself is concerned."""
+    """Whether a job can start now, leaving its upstream aside."""
     if entry.work is not None or not entry.job.is_active or not rules.is_ready(entry):
         return False
     return _retry_at(entry, rules) is None
 
 
 def _retry_at(entry: Entry, rules: Rules) -> datetime | None:
-    """When a job that has failed is tried again, if that is later."""
+    """When a failed job is tried again, if that is still to come."""
     retry_at = entry.job.retry_at
     return None if rules.eager or retry_at is None or retry_at <= rules.now else retry_at
 
@@ -111,10 +111,10 @@ def _retry_at(entry: Entry, rules: Rules) -> datetime | None:
 def _may_start(cache: JobCache, entry: Entry, rules: Rules, plan: Plan) -> bool:
     needed = [entry]
     if entry.job.upstream:
-        beneath = cache.upstream(entry.job)
-        if len(beneath) < len(entry.job.upstream):
+        upstream = cache.upstream(entry.job)
+        if len(upstream) < len(entry.job.upstream):
             return False  # not read yet
-        needed += [one for one in beneath if not cache.is_settled(one)]
+        needed += [one for one in upstream if not cache.is_settled(one)]
     for one in needed:
         retry_at = _retry_at(one, rules)
         if retry_at is not None and one.job.is_active and one.work is None:
@@ -145,7 +145,7 @@ def _work(entries: list[Entry], since: int | None, to: int, *, catches_up: bool 
 
 
 def work_of(members: Iterable[Member], to: int, together: Iterable[tuple[int, ...]] = ()) -> Work:
-    """A work of some jobs, the most urgent first."""
+    """A work of some jobs, in order of priority."""
     ordered = sorted(members, key=lambda m: (-m.job.priority, m.job.id))
     return Work(
         members=tuple(ordered),

@@ -1,8 +1,8 @@
-"""What jobs still need of the lake's history, and the purge in the background of a node.
+"""Which history jobs still need, and the purge in the background of a node.
 
-Always true: what a job at rest, running or being built needs is kept, unless the job was stopped
-(paused, canceled, in error, or behind one that is) and is behind by more than the retention. Such a
-job is rebuilt in full when it goes on.
+Always true: what a job needs is kept, unless the job was stopped (paused, canceled, in error, or
+downstream of one that is) and is behind by more than the retention. Such a job is rebuilt in full
+when it resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _J = t.job.c
 
 
 def purge(runtime: Runtime, *, stop: threading.Event | None = None) -> Purge:
-    """Remove the history that neither the retention nor a job asks to be kept."""
+    """Remove the history that neither the retention nor a job needs."""
     done = purge_store(runtime, JobNeeds(runtime), stop=stop)
     if done.did_something:
         log.info(
@@ -54,7 +54,7 @@ class JobNeeds:
         self._runtime = runtime
 
     def prepare(self, limit: int) -> None:
-        """Move on the watermarks of jobs whose sources have not changed: they need nothing old."""
+        """Advance the watermarks of jobs whose sources have not changed: they need nothing old."""
         with self._runtime.database.read_at_once() as connection:
             idle = [job.record.id for job in self._jobs(connection, limit) if job.is_fresh]
         for some in in_batches(idle):  # others want to commit in between
@@ -72,7 +72,7 @@ class JobNeeds:
         return [*found, *self._versions_in_use(connection), *self._retained(connection)]
 
     def purging(self, connection: sa.Connection, horizon: int) -> None:
-        """The horizon moves: bring along the jobs that have nothing to do, and free the others."""
+        """The horizon moves: advance the jobs that have nothing to do, and release the others."""
         jobs = self._jobs(connection, horizon)
         _advance(connection, [job for job in jobs if job.is_fresh])
         for job in jobs:
@@ -80,7 +80,7 @@ class JobNeeds:
                 continue
             record = job.record
             if record.claim_to is not None and record.claim_to < horizon:
-                # It can't be ended where it was going to end.
+                # It can no longer end where it was meant to.
                 joblog.write(connection, record.id, claim_to=None, catches_up=False)
             if job.needs is not None:
                 log.warning("history of a job purged", job=record.label, watermark=record.watermark)
@@ -100,12 +100,12 @@ class JobNeeds:
         return needs
 
     def _versions_in_use(self, connection: sa.Connection) -> list[Need]:
-        """The versions of derived tables that are read at this moment, by jobs that stand on them.
+        """The versions of derived tables that downstream jobs are reading.
 
-        Of jobs at rest none is needed as such: the one that the horizon shows is always kept.
+        Jobs at rest need none in particular: the version at the horizon is always kept.
         """
         up, out, v = t.job_upstream.c, t.job_output.c, t.version.c
-        # Who is rebuilt reads at its end only.
+        # A rebuild reads at its end only.
         tails = _J.watermark >= lookup.oldest_snapshot(connection)
         since = sa.case((tails, _J.watermark), else_=_J.claim_to)
         running = sa.or_(_J.state == State.RUNNING, _J.node_id.in_(self._live(connection)))
@@ -128,7 +128,7 @@ class JobNeeds:
     def _jobs(
         self, connection: sa.Connection, limit: int, only: Iterable[int] | None = None
     ) -> list[_Job]:
-        """The jobs that have come less far than a limit, with what is to be known of them."""
+        """The jobs whose watermark is below a limit."""
         behind = sa.or_(_J.watermark < limit, sa.and_(_J.watermark.is_(None), _J.claim_to < limit))
         only_some = [] if only is None else [_J.job_id.in_(list(only))]
         found = joblog.records(connection, behind, *only_some)
@@ -149,16 +149,16 @@ class JobNeeds:
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """A job that is behind the horizon that is wanted."""
+    """A job that is behind the wanted horizon."""
 
     record: JobRecord
     needs: int | None  # the oldest snapshot that it reads next; None: none below the limit
-    is_fresh: bool  # nothing has changed since its watermark, which stands for the newest snapshot
+    is_fresh: bool  # nothing has changed since its watermark, which may be advanced
     is_stopped: bool
 
 
 def _needed(job: JobRecord, oldest: int, limit: int) -> int | None:
-    # Without a watermark, or with one that was purged, it reads all rows at where it goes.
+    # Without a watermark, or with one that was purged, it reads all rows at its target.
     tails = job.watermark is not None and job.watermark >= oldest
     needed = job.watermark if tails else job.claim_to
     return None if needed is None or needed >= limit else needed
@@ -172,7 +172,7 @@ def _advance(connection: sa.Connection, jobs: list[_Job]) -> None:
 
 
 class _Family:
-    """Some jobs and those that they stand on."""
+    """Some jobs and their upstream."""
 
     def __init__(
         self, connection: sa.Connection, jobs: Iterable[JobRecord], live: set[str]
@@ -180,7 +180,7 @@ class _Family:
         self._freshness, self._live = Freshness(connection, jobs), live
 
     def is_fresh(self, job: JobRecord) -> bool:
-        """Whether nothing has changed that a job would have to read, nor those beneath it."""
+        """Whether nothing has changed that a job or its upstream would have to read."""
         if self._freshness.has_lost_upstream(job):
             return False
         return all(self._is_settled(one) for one in (job, *self._freshness.upstream(job)))
@@ -191,23 +191,21 @@ class _Family:
         return not begun and self._freshness.is_fresh(job)
 
     def is_stopped(self, job: JobRecord) -> bool:
-        """Whether a job goes on only when somebody does something: with it, or with one beneath
-        it that is behind.
-        """
+        """Whether a job waits for a person: to resume it, or an upstream job that is behind."""
         if job.node in self._live:
             return False
         if self._freshness.has_lost_upstream(job):
             return True
         upstream = self._freshness.upstream(job)
         behind = [one for one in upstream if not self._is_settled(one)]
-        return any(self._rests(one) for one in (job, *behind))
+        return any(self._is_left(one) for one in (job, *behind))
 
-    def _rests(self, job: JobRecord) -> bool:
+    def _is_left(self, job: JobRecord) -> bool:
         return job.state in STOPPED and job.node not in self._live
 
 
 class Purger:
-    """Purges in the background of a node, when it is told to."""
+    """Purges in the background of a node."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

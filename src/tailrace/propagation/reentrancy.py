@@ -1,4 +1,4 @@
-"""Whether a thread is running a consumer: some calls would then wait for themselves."""
+"""Calls that a consumer must not make, because they would wait for its own iteration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _thread = threading.local()
 
 @contextmanager
 def consuming(label: str) -> Iterator[None]:
-    """Around the call of a job's consumer."""
+    """Mark this thread as running a job's consumer."""
     _thread.job = label
     try:
         yield
@@ -22,7 +22,7 @@ def consuming(label: str) -> Iterator[None]:
 
 
 def check_outside(call: str) -> None:
-    """Refuse a call that would wait for the very iteration that makes it."""
+    """Refuse a call from inside of a consumer: it would wait for its own iteration."""
     job = getattr(_thread, "job", None)
     if job is not None:
         raise InvalidError(f"{call} inside of the consumer of {job} would wait for itself")

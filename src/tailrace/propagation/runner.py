@@ -1,8 +1,8 @@
-"""The runner: learns what changed, finds the jobs that are stale, and hands out work.
+"""The runner: learns what changed, finds the stale jobs, and hands out work.
 
-`look` is one wake-up: it reads the job log and asks what changed, once; if nothing did, that is
-all. It starts no Spark job, and runs on one thread at a time. `Runner` itself knows nothing of
-threads and timers beside its lock, so that tests can drive it step by step.
+`look` is one wake-up: it asks once what changed in the lake and in the job log, and is done if
+nothing did. It starts no Spark job. `Runner` has a lock but no threads or timers, so that tests can
+drive it step by step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = get_logger("tailrace.runner")
 
 
 class Runner:
-    """What one node knows and decides."""
+    """What a node knows of the lake's jobs, and decides to run."""
 
     def __init__(
         self,
@@ -53,16 +53,18 @@ class Runner:
         may_begin: Callable[[int], bool] = lambda _job: True,
         random: Random | None = None,
     ) -> None:
-        """`fence` stops what runs with an older epoch than the one given for its job; `eager`
-        ignores triggers and pauses; `wanted` says which jobs to run, with what they stand on;
-        `gave_up` those that are not run any more; `may_begin` those that this node is able to run
-        at the moment: see `look_at_held`.
+        """`live` gives the live nodes; `knows` tells whether a kind of consumer is available here.
+
+        `fence` stops what runs with an older epoch than the one given for its job; `eager` ignores
+        triggers and pauses between tries; `wanted` selects the jobs to run, beside their upstream;
+        `gave_up` those not to run any more; `may_begin` those that this node can run at the
+        moment: see `look_at_held`.
         """
         self._runtime, self._node_id = runtime, node_id
         self._live_nodes, self._knows, self._fence = live, knows, fence
         self._eager, self._wanted, self._gave_up = eager, wanted, gave_up
         self._may_begin = may_begin
-        self._held: set[GroupKey] = set()  # groups with jobs that this node may not begin
+        self._held: set[GroupKey] = set()  # groups with jobs that this node may not begin now
         self.cache = JobCache()
         self.live: set[str] = {node_id}
         self._lock = threading.RLock()
@@ -71,8 +73,8 @@ class Runner:
         self._reconciled: datetime | None = None
         self._nodes_read: datetime | None = None
         self._node_timeout = Configuration().node_timeout  # as last read
-        self._dead: set[str] = set()  # nodes that were found gone at that time
-        self._missing: set[str] = set()  # kinds of consumers that were looked for in vain
+        self._dead: set[str] = set()  # nodes that were found dead then
+        self._missing: set[str] = set()  # kinds of consumers that are not known here
         self._times: dict[int, datetime | None] = {}
         self._faults: list[tuple[Job, Exception | None]] = []  # of triggers, in this look
         self._random = random or Random()  # noqa: S311  (pauses, no secrets)
@@ -80,7 +82,7 @@ class Runner:
     # --- one wake-up ------------------------------------------------------------------------
 
     def look(self) -> list[Work]:
-        """Find what is to be run now; each returned work counts as begun until `finished`."""
+        """Find what to run now; each returned work counts as begun until `finished`."""
         with self._lock:
             now = self._runtime.clock.now()
             interval = self._runtime.settings.reconcile_interval
@@ -126,7 +128,7 @@ class Runner:
         if snapshot > cache.snapshot >= 0:
             changed = dict(lookup.changed_tables(connection, cache.snapshot))
         known = cache.last_change
-        # Also of sources that are known: their last follower may go in this very look.
+        # Also for known sources: their last follower may be dropped in this very look.
         new = {
             source
             for job, dropped in jobs
@@ -135,7 +137,7 @@ class Runner:
             if source not in known or job.id not in cache.entries
         }
         last = freshness.last_changes(connection, new) if new else {}
-        # All is read: from here on nothing can fail half-way.
+        # All is read: from here on, nothing can fail half-way.
         epochs = {job.id: job.epoch for job, _ in jobs if self._in_work(job.id)}
         cache.lsn, cache.oldest = max(cache.lsn, lsn), oldest
         self._dirty |= cache.change(changed, snapshot)
@@ -150,7 +152,7 @@ class Runner:
 
     def _must_be_read(self, job_id: int, number: int) -> bool:
         entry = self.cache.entries.get(job_id)
-        # A trigger that was not known may have been registered since.
+        # An unknown trigger may have been registered since.
         return entry is None or entry.job.lsn != number or isinstance(entry.job.trigger, Unknown)
 
     def _in_work(self, job_id: int) -> bool:
@@ -158,12 +160,12 @@ class Runner:
         return entry is not None and entry.work is not None
 
     def _node_check(self, now: datetime) -> datetime | None:
-        """When to see whether the nodes that run jobs are alive: only if others run some."""
+        """When to check that the nodes that run jobs are alive; None if no other node runs any."""
         claiming = self._claiming() - {self._node_id}
         if not claiming:
             return None
         if self._nodes_read is None or not claiming <= self.live | self._dead:
-            return now  # one that has not been asked about yet
+            return now  # one of them is new
         return self._nodes_read + self._node_timeout / 4
 
     def _claiming(self) -> set[str]:
@@ -191,7 +193,7 @@ class Runner:
         return [self._in_lane(work, large) for work in link(self.cache, works)]
 
     def _large(self, connection: sa.Connection, works: list[Work]) -> set[int]:
-        """The jobs that have much to read."""
+        """The jobs that have a lot to read."""
         newest, settings = self.cache.snapshot, self._runtime.settings
         last = [work for work in works if work.to == newest == (work.members[0].since or 0) + 1]
         tables = {table for work in last for table in work.sources}
@@ -204,7 +206,7 @@ class Runner:
         }
 
     def _in_lane(self, work: Work, large: set[int]) -> Work:
-        """Say whether a work is a backlog: by its members, which may have been put together."""
+        """A work with `is_backlog` as its members have it, which may have been put together."""
         is_backlog = any(
             member.job.id in large
             or member.since is None
@@ -215,14 +217,14 @@ class Runner:
         return work if work.is_backlog == is_backlog else replace(work, is_backlog=is_backlog)
 
     def _enter_faults(self, now: datetime) -> None:
-        """Say with their jobs which triggers raised, and which do so no more."""
+        """Enter with their jobs which triggers raised, and which work again."""
         faults, self._faults = self._faults, []
         for some in in_batches(faults, 100):  # others want to commit in between
             try:
                 with self._runtime.database.lock() as connection:
                     for job, error in some:
                         self._enter_fault(connection, job, error, now)
-            except UnavailableError as error:  # what was planned goes on; this is found again
+            except UnavailableError as error:  # the plan goes on; the fault will be found again
                 log.warning("faults of triggers not entered", error=repr(error)[:500])
                 for job, _ in some:
                     self._due.add(group_key(job), now + retry.SOON)
@@ -276,11 +278,11 @@ class Runner:
     # --- between ----------------------------------------------------------------------------
 
     def finished(self, work: Work, *, broken: bool = False) -> None:
-        """A work is over; if it broke down without a word in the job log, there is a pause."""
+        """A work is over; if it broke without an entry in the job log, its groups wait a moment."""
         again = self._runtime.clock.now() + retry.SOON
         with self._lock:
             if broken:
-                self._reconciled = None  # what it had claimed may have to be released
+                self._reconciled = None  # its claims may have to be released
             for job in work.jobs:
                 entry = self.cache.entries.get(job)
                 if entry is not None and entry.work is work:
@@ -292,7 +294,7 @@ class Runner:
                             self._dirty.add(key)
 
     def look_at_held(self) -> None:
-        """Which jobs this node may begin has changed."""
+        """Plan again the jobs that this node might not begin: it may now, or some others."""
         with self._lock:
             self._dirty |= self._held
             self._held = set()
@@ -303,7 +305,7 @@ class Runner:
             self._reconciled = None
 
     def next_due(self) -> datetime | None:
-        """When to look again, if nothing happens before."""
+        """When to look again if nothing happens before."""
         with self._lock:
             moments = [self._due.next()]
             if self._reconciled is not None:
@@ -316,14 +318,14 @@ class Runner:
         with self._lock:
             entries = list(self.cache.entries.values())
         counts = Counter(str(entry.job.state) for entry in entries)
-        # In the queue of this node: beside its state, which is one of rest.
+        # Queued on this node. They are counted under their state at rest as well.
         counts["pending"] = sum(e.work is not None and e.job.node is None for e in entries)
         return dict(counts)
 
-    # --- what was left behind ---------------------------------------------------------------
+    # --- repairs and watermarks ---------------------------------------------------------------
 
     def _heal(self) -> None:
-        """Release jobs that are entered as running here and are not: their end was not written."""
+        """Release jobs that are claimed here but do not run: their end could not be written."""
         lost = [
             job_id
             for job_id in self.cache.claimed
@@ -336,7 +338,7 @@ class Runner:
                     claims.release(connection, job_id, self._node_id)
 
     def advanced(self) -> dict[int, tuple[int, int]]:
-        """Stored watermarks, and those that hold by now, where they differ."""
+        """By job, the stored watermark and the one it has by now, where they differ."""
         with self._lock:
             advanced = {}
             for entry in self.cache.entries.values():

@@ -1,10 +1,10 @@
 """Where work waits and runs: a queue by priority and time, and a bounded number of threads.
 
-Always true: tenants take turns, so that one's thousand jobs do not starve another's one; of a
-tenant's work the highest priority goes first, then what is nearly fresh, then the oldest. What
-works off a backlog never has all workers, nor all of a tenant's, if there is more than one: what
-is nearly fresh does not wait for it. An execution that took too long is
-given up: its thread no longer counts as a worker, and is interrupted until it ends.
+Always true: tenants take turns, so that a thousand jobs of one do not starve a single job of
+another. Of a tenant's work, the highest priority goes first, then what is nearly fresh, then the
+oldest. If there is more than one worker, backlogs never occupy all of them, nor all of a tenant's,
+so that what is nearly fresh need not wait for them. An execution that takes too long is given up:
+its thread no longer counts as a worker, and is interrupted until it ends.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Order = tuple[int, bool, int]
 class Scheduler:
     """Runs work on threads of its own.
 
-    `run` does the work; `done` is told when an execution is over, from whatever thread; `stop`
-    interrupts one; `time_out` settles the account of one that is given up.
+    `run` does the work; `done` is called when an execution is over, on any thread; `stop`
+    interrupts one; `time_out` enters the failure of one that is given up.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Scheduler:
         self._run, self._done, self._stop, self._time_out = run, done, stop, time_out
         self._workers, self._tenant_workers = workers, tenant_workers
         self._lock = threading.RLock()
-        # A heap for each tenant, and for what is nearly fresh and backlogs.
+        # A heap for each tenant and lane: what is nearly fresh, and backlogs.
         self._waiting: dict[tuple[str, bool], list[tuple[Order, Execution]]] = {}
         self._running: list[Execution] = []
         self._given_up: list[Execution] = []
@@ -61,7 +61,7 @@ class Scheduler:
     # --- in ---------------------------------------------------------------------------------
 
     def submit(self, *works: Work) -> list[Execution]:
-        """Queue works, all before the first of them starts; nothing if this scheduler is closed."""
+        """Queue works, all of them before the first starts; none if this scheduler is closed."""
         executions = [Execution(work) for work in works]
         with self._lock:
             if self._closed:
@@ -89,7 +89,7 @@ class Scheduler:
             if execution is None:
                 return
             self._running.append(execution)
-            # A thread for each: one that must be given up takes nothing with it.
+            # A thread for each: giving one up loses nothing else.
             threading.Thread(
                 target=self._execute, args=(execution,), name="tailrace-worker", daemon=True
             ).start()
@@ -133,7 +133,7 @@ class Scheduler:
 
     def _end(self, execution: Execution) -> None:
         execution.ended.set()
-        # Told before it stops counting as running: whoever sees nothing running has been told.
+        # Before it stops counting as running, so that whoever sees nothing running knows the end.
         if not execution.given_up:
             self._done(execution)
         with self._lock:
@@ -146,7 +146,7 @@ class Scheduler:
             self._start_some()
 
     def expire(self) -> float | None:
-        """Give up what has taken too long; returns the seconds until this is to be called again."""
+        """Give up what has taken too long; returns the seconds until the next call is due."""
         with self._lock:
             late = [execution for execution in self._running if execution.late()]
             for execution in late:
@@ -172,7 +172,7 @@ class Scheduler:
         return min([*waits, *([_STOP_AGAIN] if stopping else [])], default=None)
 
     def give_up(self, settle: Callable[[Execution], None]) -> None:
-        """Let go of everything: what runs cannot go on, and what waits would not, either.
+        """Give up everything that runs or waits, because nothing can run here.
 
         `settle` is called for what runs.
         """
@@ -221,7 +221,7 @@ class Scheduler:
             return len(self._queued())
 
     def close(self, *, stop: bool = True, timeout: float = 60.0) -> None:
-        """Begin nothing more, and wait for what runs; unless told otherwise, stop it."""
+        """Start nothing more, and wait for what runs, which is stopped unless told otherwise."""
         with self._lock:
             self._closed = True
             self._waiting.clear()

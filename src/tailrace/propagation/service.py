@@ -1,7 +1,8 @@
-"""The parts of a node put together: what `serve()` and `run_until_fresh()` run on.
+"""The parts of a node put together, for `serve()` and `run_until_fresh()`.
 
-A service turns: it looks, hands out work, and waits for the next reason to look. `serve()` turns
-on a thread until it is closed, `run_until_fresh()` in the caller's until nothing is stale.
+A service looks for work, hands it out, and waits for the next reason to look: one turn. `serve()`
+turns on a thread of its own until it is closed, `run_until_fresh()` on the caller's until nothing
+is stale.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from tailrace.store.runtime import Runtime
 
 log = get_logger("tailrace.service")
 
-# How often a temporary failure is tried while someone waits.
+# How often a failing job is tried while someone waits.
 _EAGER_TRIES = 3
-# Seconds between wake-ups that fail: at first, doubling; and at most, so that a catalog that comes
-# back is noticed at once.
+# Seconds between failing wake-ups: at first, doubling; and at most, so that a catalog that is back
+# is noticed soon.
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Jobs that someone has stopped on purpose are not waited for.
 _LEFT_ALONE = (State.PAUSED, State.CANCELED)
@@ -103,7 +104,7 @@ class Service:
         self.housekeeping = Housekeeping(runtime, self.runner.advanced)
         self._maintenance = Maintenance(runtime, heartbeat)
         self._has_seen_all = False
-        # Who only waits for something fresh does not wait for that.
+        # Someone who waits for a fresh result does not wait for a purge.
         self._purger = None if eager else Purger(runtime)
         self._end_listening = runtime.database.listen(self._wake.set)
         self._watch = Watch(runtime.database, settings, self._wake.set)
@@ -126,11 +127,11 @@ class Service:
         due = self.runner.next_due()
         waits = [] if due is None else [(due - self._runtime.clock.now()).total_seconds()]
         waits += [] if deadline is None else [deadline]
-        # A moment that has passed must not make this spin.
+        # A moment in the past must not make this spin.
         return max(0.01, min(waits, default=1.0))
 
     def _note_all_once(self) -> None:
-        """What a process that was killed has left undone, and what an upgrade asks for."""
+        """All jobs at the start: for what a killed process left, or an upgrade asks for."""
         if not self._has_seen_all:
             self._has_seen_all = True
             for entry in list(self.runner.cache.entries.values()):
@@ -176,7 +177,7 @@ class Service:
     # --- a node that cannot work ------------------------------------------------------------
 
     def _blame(self, job: Job) -> str | None:
-        """What is wrong with this node, if a job has failed by that: then it is not counted."""
+        """Why this node failed a job, if the node is to blame: then it is not the job's failure."""
         reason = self.health.blame(job.id)
         if reason is not None:
             self.failures[job.id] += 1
@@ -184,7 +185,7 @@ class Service:
         return reason
 
     def _lost(self) -> None:
-        """What runs cannot go on here: it is free for others."""
+        """Nothing that runs can go on here: release it for other nodes."""
         self.scheduler.give_up(self.iterations.abandon)
 
     def _health_changed(self) -> None:
@@ -197,11 +198,11 @@ class Service:
         return self.failures[job.id] >= _EAGER_TRIES
 
     def run_until_fresh(self, timeout: timedelta | None) -> None:
-        """Turn until no wanted job is behind; JobFailedError for those that cannot get there.
+        """Turn until no wanted job is behind; JobFailedError for those that still fail.
 
-        What is written while it runs is not waited for, so that it ends beside a busy writer. A
-        chain of jobs gets as many rounds as it is long: each round reflects the outputs of the
-        one before.
+        It does not wait for what is written meanwhile, so that it ends beside a busy writer. A
+        chain of jobs gets as many rounds as it is long: each reflects the outputs of the one
+        before.
         """
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
         done, rounds, target = 0, 1, 0
@@ -225,7 +226,7 @@ class Service:
             behind = self._behind(target)
             running = self.scheduler.running or self.scheduler.waiting
             elsewhere = [job for job in behind if self._runs_elsewhere(job)]
-            # If something has happened since this turn began, a job may have become ready.
+            # If something has happened since this turn began, a job may be ready by now.
             if not behind or not (running or elsewhere or self._wake.is_set()):
                 return
             if deadline is not None and time.monotonic() >= deadline:
@@ -235,29 +236,29 @@ class Service:
             self._wake.wait(max(0.0, left))
 
     def _runs_elsewhere(self, job: Job) -> bool:
-        """Whether some node works on a job, or on what it stands on."""
+        """Whether another node works on a job or on its upstream."""
         needed = [job, *(entry.job for entry in self.runner.cache.upstream(job))]
         return any(one.node in self.runner.live for one in needed)
 
     def _behind(self, target: int, *, broken: bool = False) -> list[Job]:
-        """Jobs that do not reflect a snapshot; those that cannot get there only if asked for."""
-        found = []
+        """Jobs that do not reflect a snapshot yet; with `broken`, those that never will."""
+        jobs = []
         cache = self.runner.cache
         for entry in list(cache.entries.values()):
             job = entry.job
             if not self._wanted(job) or job.state in _LEFT_ALONE:
                 continue
-            beneath = [one.job for one in cache.upstream(job) if not cache.is_settled(one)]
-            held = any(self._is_stuck(one) for one in beneath)
-            if not held and any(one.state in _LEFT_ALONE for one in beneath):
+            upstream = [one.job for one in cache.upstream(job) if not cache.is_settled(one)]
+            held = any(self._is_stuck(one) for one in upstream)
+            if not held and any(one.state in _LEFT_ALONE for one in upstream):
                 continue
             late = entry.watermark is None or entry.watermark < target
             behind = cache.is_stale(entry) and late
             if self._is_stuck(job) or (held and behind):
-                found += [job] if broken else []
+                jobs += [job] if broken else []
             elif behind:
-                found.append(job)
-        return found
+                jobs.append(job)
+        return jobs
 
     def _is_stuck(self, job: Job) -> bool:
         return job.state is State.ERROR or self._gave_up(job)

@@ -1,8 +1,9 @@
-"""What iterations read, once for all who need it.
+"""What changed in the sources of iterations: planned once, and read once for all jobs.
 
-Always true: of one table, the changes in one range are planned and read once while somebody uses
-them, with all columns that anybody announced before the first read. Small ones are held in
-memory, larger ones are persisted by Spark, and both go when the last user is done.
+Always true: while anybody uses them, the changes of one table in one range are planned and read
+once, with all columns that were asked for before the plan. Small ones are held in memory, larger
+ones are persisted by Spark, and both are released by the last user. How a consumer sees them is in
+`changes`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _BATCH_ROWS = 200_000
 
 
 class SharedRead:
-    """What changed in one table, planned and read when first asked for."""
+    """The changes of one table in one range, planned and read when first needed."""
 
     def __init__(
         self, runtime: Runtime, plan: Callable[[set[str] | None], feed.Feed | Scan]
@@ -49,7 +50,7 @@ class SharedRead:
         self._frame: DataFrame | None = None
 
     def want(self, columns: list[str] | None) -> bool:
-        """Add columns to what will be read; False if it is too late for one of them."""
+        """Add columns to those that will be read; False if it is too late for one of them."""
         with self._lock:
             known = self.columns
             if self._plan is None:
@@ -58,7 +59,7 @@ class SharedRead:
             return known is None or (columns is not None and set(columns) <= known)
 
     def plan(self) -> feed.Feed | Scan:
-        """What has to be read, from the catalog."""
+        """The files to read, from the catalog."""
         with self._lock:
             return self._planned()
 
@@ -73,7 +74,7 @@ class SharedRead:
 
     @property
     def only_inserts(self) -> bool:
-        """Whether nothing was deleted, so that nobody needs to look for it."""
+        """Whether nothing was deleted."""
         plan = self.plan()
         return isinstance(plan, Scan) or plan.only_inserts
 
@@ -98,7 +99,7 @@ class SharedRead:
         return scan.is_small(plan, self._runtime)
 
     def table(self) -> pa.Table:
-        """A small one as Arrow: `_change`, `_snapshot`, then the columns."""
+        """All of it in memory: `_change`, `_snapshot`, then the columns."""
         with self._lock:
             if self._table is None:
                 plan = self._planned()
@@ -113,7 +114,7 @@ class SharedRead:
             return self._table
 
     def frame(self) -> DataFrame:
-        """Any of them as a DataFrame: `_change`, `_snapshot`, then the columns."""
+        """All of it as a DataFrame: `_change`, `_snapshot`, then the columns."""
         from pyspark import StorageLevel
         from pyspark.sql import functions as F
 
@@ -128,15 +129,15 @@ class SharedRead:
                     rows = spark_scan.to_df(self._runtime, plan)
                     at = F.lit(plan.at).cast("bigint").alias(SNAPSHOT)
                     rows = rows.select(F.lit(feed.INSERT).alias(CHANGE), at, "*")
-                # Read again by each of several jobs, and for inserts and deletes apart; but a
-                # whole table that one job reads once is not worth the copy.
+                # Each job reads it again, and inserts apart from deletes. A whole table that one
+                # job reads once is not worth the copy; nor is what nobody will release.
                 if self.users > (1 if isinstance(plan, Scan) else 0):
                     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
                 self._frame = rows
             return self._frame
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All of it, deletes first, piece by piece; the driver holds one piece at a time."""
+        """All of it, deletes first; the driver holds one piece at a time."""
         for change in [feed.INSERT] if self.only_inserts else [feed.DELETE, feed.INSERT]:
             pieces = self._pieces(change)
             for piece in pieces:
@@ -164,7 +165,7 @@ class SharedRead:
         return [(column.name, column.type) for column in self.info.columns]
 
     def close(self) -> None:
-        """Let go of what Spark holds."""
+        """Release what is held in memory and by Spark."""
         with self._lock:
             if self._frame is not None:
                 with suppress(Exception):  # Spark may have ended, and holds nothing then
@@ -174,12 +175,12 @@ class SharedRead:
 
 
 def only(table: pa.Table, change: str) -> pa.Table:
-    """The inserted, or the deleted, rows of a feed in memory."""
+    """The inserted or the deleted rows of changes in memory."""
     return table.filter(pc.equal(table.column(CHANGE), change)).drop_columns([CHANGE])
 
 
 def plan_range(runtime: Runtime, key: Key, columns: set[str] | None) -> feed.Feed | Scan:
-    """What has to be read of a table for a range, from the catalog."""
+    """The files of a table that have to be read for a range, from the catalog."""
     table_id, since, to = key
     with runtime.database.read_at_once() as connection:
         lookup.check_snapshot(connection, to)
@@ -203,19 +204,19 @@ class SharedReads:
         self._current: dict[Key, SharedRead] = {}
 
     def acquire(self, key: Key, columns: list[str] | None) -> SharedRead:
-        """Say that somebody is going to read a range; to be released in the end."""
+        """The read of a range with some columns; release it in the end."""
         with self._lock:
-            found = self._current.get(key)
-            if found is None or not found.want(columns):
-                found = SharedRead(self._runtime, partial(plan_range, self._runtime, key))
-                found.want(columns)
-                # One that misses a column is replaced for those to come; its users keep it.
-                self._current[key] = found
-            found.users += 1
-            return found
+            read = self._current.get(key)
+            if read is None or not read.want(columns):
+                read = SharedRead(self._runtime, partial(plan_range, self._runtime, key))
+                read.want(columns)
+                # One that lacks a column is replaced for later users; its own users keep it.
+                self._current[key] = read
+            read.users += 1
+            return read
 
     def release(self, read: SharedRead) -> None:
-        """Say that somebody is done with it."""
+        """Say that one user is done with it."""
         with self._lock:
             read.users -= 1
             if read.users:

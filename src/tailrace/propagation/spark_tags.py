@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class TaggingSpark(SparkProvider):
-    """Gives the Spark session, and tags what a thread starts with it."""
+    """Provides the Spark session, and tags the jobs that a thread starts with it."""
 
     def __init__(self, provider: SparkProvider) -> None:
         super().__init__()
         self._provider = provider
         self._thread = threading.local()
-        # Leave it to somebody else to start Spark anew, while others do the work.
+        # Don't restart a lost Spark: others do the work, and `health` restarts it.
         self.waits = False
 
     @property
@@ -39,9 +39,9 @@ class TaggingSpark(SparkProvider):
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Tag the jobs that this thread starts inside; Spark may start only then."""
+        """Tag the jobs that this thread starts meanwhile; Spark itself may start meanwhile, too."""
         self._thread.tag = tag
-        with suppress(Exception):  # without: the call for a session says what is wrong with it
+        with suppress(Exception):  # the call for a session will say what is wrong with it
             if self._provider.session is not None:
                 _add(self._provider.session, tag)
         try:
@@ -57,12 +57,12 @@ class TaggingSpark(SparkProvider):
         # A Connect server that does not answer would be asked for minutes.
         is_well = self._provider.fault is None and not self._provider.is_lost
         if self._provider.session is not None and tag and is_well:
-            with suppress(Exception):  # they may have ended just now, and Spark with them
+            with suppress(Exception):  # they may just have ended, and Spark with them
                 _cancel(self._provider.session, tag)
 
 
-# A classic session keeps its tags apart by thread, so that no other thread can interrupt by them:
-# there, the context's own tags are used.
+# A classic session keeps tags per thread, so that no other thread can interrupt by them. There, the
+# context's own tags are used.
 
 
 def _add(session: SparkSession, tag: str) -> None:

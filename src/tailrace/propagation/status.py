@@ -21,27 +21,27 @@ from tailrace.store import lookup
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """A job, as it is at this moment."""
+    """A job as it is now."""
 
     job_id: int
     table: str  # what it is named under
     name: str
     kind: str
     state: State
-    # The snapshot that its output reflects: the last one before its sources changed again; None
+    # The snapshot that its output reflects: the last one before its sources changed again. None
     # before the first iteration.
     watermark: int | None
-    is_fresh: bool  # nothing of its sources is missing in its output
+    is_fresh: bool  # its output reflects all of its sources
     sources: tuple[str, ...]
     outputs: tuple[str, ...]  # tables that it derives
-    upstream: tuple[str, ...]  # jobs that it stands on, near and far
+    upstream: tuple[str, ...]  # jobs that it reads from, directly or not
     spec: dict[str, Any]
     error: str | None  # of the last try, if that failed
-    error_code: int | None  # up to 9999 it is tried again by itself
+    error_code: int | None  # up to 9999 it is retried automatically
     tries: int  # failures in a row
     retry_at: datetime | None  # the next try, if the last one failed
     note: str | None  # why nothing happens, if that is not an error
-    is_held: bool  # a job that it stands on is stopped, and so it does not go on
+    is_held: bool  # a job upstream is stopped, and so it does not go on
     created_at: datetime
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class JobStatus:
 
 
 def note_of(job: JobRecord) -> str | None:
-    """What to do, if this process lacks what a job needs, and so leaves it alone."""
+    """What to do if this process lacks something that a job needs."""
     if find_consumer(job.kind) is None:
         return (
             f"{why_missing(job.kind)} in this process, which leaves the job alone: "
@@ -66,13 +66,13 @@ def note_of(job: JobRecord) -> str | None:
 def statuses(
     connection: sa.Connection, jobs: Sequence[JobRecord], fault: str | None = None
 ) -> list[JobStatus]:
-    """The status of some jobs; `fault` is why no node does anything."""
+    """The status of some jobs; `fault` is why no node is working, if none is."""
     facts = _Facts(connection, jobs, fault)
     return [facts.status(job) for job in jobs]
 
 
 class _Facts:
-    """What the status of some jobs is made of, read at once for all."""
+    """What the status of some jobs consists of, read at once for all."""
 
     def __init__(
         self, connection: sa.Connection, jobs: Sequence[JobRecord], fault: str | None
@@ -86,7 +86,7 @@ class _Facts:
         self._names = _names(connection, {table for some in every for table in some})
 
     def _holder(self, job: JobRecord) -> JobRecord | None:
-        """What a job that is behind waits for, of those that it stands on: the stopped first."""
+        """The upstream job that a job waits for, if any: one that is stopped before others."""
         freshness = self._freshness
         behind = [one for one in freshness.upstream(job) if not freshness.is_fresh(one)]
         stopped = [one for one in behind if one.state in STOPPED]
@@ -94,7 +94,7 @@ class _Facts:
         return next(iter((*stopped, *others)), None)
 
     def _rebuilds(self, job: JobRecord) -> str | None:
-        """What is to come for a job that was away for longer than history is kept."""
+        """What happens next to a job that was away for longer than history is kept."""
         if job.watermark is None or job.watermark >= self._oldest:
             return None
         return (
@@ -141,7 +141,7 @@ def _waits_for(holder: JobRecord) -> str:
 
 
 def _names(connection: sa.Connection, tables: set[int]) -> dict[int, str]:
-    """Names of tables, also of those that were dropped."""
+    """Names of tables, including dropped ones."""
     query = (
         sa.select(t.table.c.table_id, t.schema.c.schema_name, t.table.c.table_name)
         .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)

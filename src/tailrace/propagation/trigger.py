@@ -1,4 +1,4 @@
-"""Triggers: the rule that says when a job with something new to read runs.
+"""Triggers: the rules that say when a stale job runs.
 
 A trigger is a class, registered by the name that specs use as `job_type`. Users add their own:
 

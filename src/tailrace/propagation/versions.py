@@ -1,8 +1,8 @@
 """Which commit made which version of a derived table, and what that version reflects.
 
 A derived table changes by commits of its job. Each has a *label*: the snapshot of the sources that
-the table reflects from then on. Who wants to read several derived tables as of one snapshot of
-their sources reads each at the commit that this module names.
+the table reflects from then on. To read several derived tables as of one snapshot of their sources,
+read each at the commit that `version_at` gives.
 
 Always true: versions are entered by the commit that makes them, and of two versions of a table the
 later one has the higher label.
@@ -22,10 +22,10 @@ _V = t.version.c
 
 
 def enter(connection: sa.Connection, claim: Claim, touched: Iterable[int], snapshot: int) -> None:
-    """Enter the new versions of a job's derived tables, of those that its commit has touched.
+    """Enter new versions of the derived tables that a job's commit has touched.
 
-    At a job's first run all of them, so that a table which began empty has a version too; a later
-    run from nothing may find that all is as it was.
+    At its first run of all of them, so that a table that stays empty has a version too. A rebuild
+    may leave a table as it was.
     """
     owned = set(joblog.derived_by(connection, [claim.job.id])[claim.job.id])
     made = owned.intersection(touched)

@@ -1,7 +1,7 @@
-"""Tells that another process has written to the catalog: PostgreSQL calls out, SQLite is watched.
+"""Notices that another process has written to the catalog: PostgreSQL notifies, SQLite is polled.
 
-A hint and no more: a runner that is told too often looks in vain, one that is not told finds out
-at its next reconciliation.
+Only a hint: a runner that is notified too often looks in vain, and one that is not notified finds
+out at its next reconciliation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from tailrace.catalog.database import CHANNEL, Database
 from tailrace.settings import Settings
 
-# Seconds until a watch that broke off begins anew.
+# Seconds until a broken watch starts again.
 _AGAIN = 0.5
-# A server that has vanished without a word is missed after about half a minute, not after hours.
+# A server that vanished is noticed after about half a minute, not after hours.
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
