@@ -1,51 +1,13 @@
-"""What jobs that stand on each other are planned to do: a function of the cache."""
+"""How jobs with an upstream are planned to go together: a function of the cache."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tailrace.propagation.chain import link
-from tailrace.propagation.job import Job, Member, State, Work
-from tailrace.propagation.job_cache import JobCache
+from tailrace.propagation.job import Job, Member, Work
 from tailrace.propagation.plan import work_of
-from tailrace.propagation.trigger import make_trigger
-
-NEWEST = 9
-
-
-def job(number: int, watermark: int | None, upstream: tuple[int, ...] = (), **more: Any) -> Job:
-    """A job on the table of its own number, and on those of what is beneath it."""
-    values: dict[str, Any] = {
-        "id": number,
-        "tenant": "default",
-        "home": "main.t",
-        "name": f"j{number}",
-        "kind": "any",
-        "trigger": make_trigger("default", {}),
-        "rule": "default",
-        "priority": 0,
-        "timeout": None,
-        "sources": (*upstream, number),
-        "upstream": upstream,
-        "state": State.IDLE,
-        "watermark": watermark,
-        "claim_to": None,
-        "catches_up": False,
-        "node": None,
-        "epoch": 0,
-        "lsn": number,
-        "tries": 0,
-        "retry_at": None,
-    }
-    return Job(**{**values, **more})
-
-
-def cache(*jobs: Job, changed: dict[int, int]) -> JobCache:
-    """All jobs, and when their tables changed last; at 0, if nothing is said."""
-    made = JobCache(snapshot=NEWEST)
-    made.apply((one, False) for one in jobs)
-    made.last_change = {table: changed.get(table, 0) for table in made.by_source}
-    return made
+from tests.propagation.cached_jobs import NEWEST, cache, job
 
 
 def wants(one: Job, to: int, **more: Any) -> Work:
@@ -56,14 +18,14 @@ def shown(works: list[Work]) -> list[tuple[int, list[tuple[int, ...]]]]:
     return sorted((work.to, sorted(work.bundles())) for work in works)
 
 
-def test_what_is_behind_beneath_comes_along_from_its_own_watermark() -> None:
+def test_an_upstream_job_that_lags_comes_along_from_its_own_watermark() -> None:
     low, idle, high = job(1, 2), job(2, 3), job(3, 4, (1, 2))
     (work,) = link(cache(low, idle, high, changed={1: 8}), [wants(high, NEWEST)])
     assert work.bundles() == [(1, 3)]  # the lowest first, and without what has nothing to do
     assert [(m.job.id, m.since) for m in work.members] == [(1, 2), (3, 4)]
 
 
-def test_two_that_share_something_beneath_go_together() -> None:
+def test_two_jobs_with_a_common_upstream_go_together() -> None:
     low, one, two, beside = job(1, 2), job(2, 2, (1,)), job(3, 2, (1,)), job(4, 2)
     known = cache(low, one, two, beside, changed={1: 8, 4: 8})
     works = [wants(one, NEWEST), wants(two, NEWEST), wants(beside, NEWEST)]
@@ -97,13 +59,13 @@ def test_what_was_begun_together_ends_together() -> None:
     assert shown(link(known, [wants(low, 5), wants(high, 5)])) == [(5, [(1, 2)])]
 
 
-def test_what_was_begun_above_goes_as_far_as_those_beneath_are() -> None:
+def test_what_was_begun_downstream_goes_as_far_as_its_upstream_is() -> None:
     low, high = job(1, 7), job(2, 2, (1,), claim_to=5)
     known = cache(low, high, changed={1: 7})
     assert shown(link(known, [wants(high, 5)])) == [(7, [(2,)])]
 
 
-def test_what_was_begun_beneath_and_ends_elsewhere_goes_first() -> None:
+def test_what_was_begun_upstream_and_ends_elsewhere_goes_first() -> None:
     low, other, high = job(1, 2, claim_to=5), job(2, 7), job(3, 2, (1, 2))
     known = cache(low, other, high, changed={1: 8, 2: 7})
     for planned in ([wants(low, 5), wants(high, NEWEST)], [wants(high, NEWEST)]):
@@ -114,7 +76,7 @@ def test_what_was_begun_beneath_and_ends_elsewhere_goes_first() -> None:
     assert shown(link(known, planned)) == [(5, [(1,)]), (NEWEST, [(4,)])]
 
 
-def test_a_change_beneath_has_the_groups_above_looked_at() -> None:
+def test_a_change_upstream_has_the_groups_downstream_planned_again() -> None:
     low, high = job(1, 2), job(2, 2, (1,))
     known = cache(low, high, changed={})
     groups = set(known.groups)

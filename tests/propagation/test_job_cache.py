@@ -1,0 +1,40 @@
+"""The job log in memory."""
+
+from __future__ import annotations
+
+from tailrace.propagation.job import State
+from tests.propagation.cached_jobs import NEWEST, cache, job
+
+
+def test_an_unchanged_source_leaves_a_job_fresh_at_the_newest_snapshot() -> None:
+    known = cache(job(1, 5), changed={1: 5})
+    entry = known.entries[1]
+    assert not known.is_stale(entry)
+    assert known.effective(entry) == NEWEST
+
+
+def test_a_change_keeps_what_was_known_of_the_watermark() -> None:
+    known = cache(job(1, 5), job(2, 5), changed={1: 4, 2: 4})
+    groups = known.change({1: 12}, 12)
+    assert groups == {key for key, members in known.groups.items() if members == [1]}
+    # Up to the last look nothing had changed, though the job log has an older watermark.
+    assert (known.entries[1].watermark, known.is_stale(known.entries[1])) == (NEWEST, True)
+    assert known.effective(known.entries[2]) == 12
+
+
+def test_a_claim_takes_the_watermark_back_to_where_it_began() -> None:
+    known = cache(job(1, 5), changed={1: 4})
+    known.change({1: 12}, 12)
+    known.apply([(job(1, 5, claim_to=7, node="other", state=State.RUNNING), False)])
+    assert known.entries[1].watermark == 5
+    assert known.claimed == {1}
+    assert [entry.job.id for entry in known.left_behind({"me"})] == [1]
+    assert known.left_behind({"me", "other"}) == []
+
+
+def test_a_dropped_job_leaves_nothing_behind() -> None:
+    known = cache(job(1, 5), job(2, 5, (1,)), changed={})
+    known.apply([(job(2, 5, (1,)), True)])
+    assert (set(known.entries), set(known.by_source), known.downstream) == ({1}, {1}, {})
+    known.forget([1])
+    assert (known.entries, known.groups, known.by_source, known.last_change) == ({}, {}, {}, {})
