@@ -405,7 +405,7 @@ def test_a_drop_and_a_registration_on_top_do_not_pass_each_other(one_lake: tailr
     assert lake.jobs.status("v2", "v2").upstream == ("main.v1/v1",)
 
 
-def test_what_a_job_stands_on_is_all_of_it_the_lowest_first(one_lake: tailrace.Lake) -> None:
+def test_the_upstream_of_a_job_is_all_of_it_the_farthest_first(one_lake: tailrace.Lake) -> None:
     lake = one_lake
     base(lake, "t")
     one = layer(lake, "v1", ["t"])
@@ -418,7 +418,7 @@ def test_what_a_job_stands_on_is_all_of_it_the_lowest_first(one_lake: tailrace.L
     with pytest.raises(tailrace.InvalidError, match="name its sources"):
         lake.jobs.register("x", "x", {"consumer": {"kind": "layer"}}, free_home=True)
     base(lake, "b")
-    with pytest.raises(tailrace.InvalidError, match=r"lack some of main\.v1/v1's"):
+    with pytest.raises(tailrace.InvalidError, match=r"lack some of main\.v1/v1"):
         lake.jobs.register("x", "x", spec, upstream=[one], free_home=True)
     with pytest.raises(tailrace.ConflictError, match="not there: 999"):
         lake.jobs.register("x", "x", spec, upstream=[999], free_home=True)
