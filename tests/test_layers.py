@@ -15,11 +15,10 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("catalog", "objects", "spark_sql"),
     ("store",),
-    ("propagation",),
+    ("propagation", "loading"),
     ("views", "indexes", "replicas"),
     ("sql",),
     ("lake",),
-    ("loading",),  # not beside the command line, which calls it
     ("server", "datasource"),
 )
 # Above all layers: they show the package to its users.

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from tailrace.arguments import Name, TableName, checked
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.lake import Lake
 from tailrace.loading import infer
 from tailrace.loading.job import LoadJob, Outcome, Progress
 from tailrace.loading.layout import lay_out
@@ -39,6 +39,15 @@ from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
 
 log = get_logger("tailrace.loading")
+
+
+@runtime_checkable
+class Lake(Protocol):
+    """All that a load asks of a lake; `tailrace.Lake` is one."""
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +123,7 @@ def load(
     key = text_list(primary_key, "primary_key") or ()
     with lake.transaction() as txn:
         found = find_files(files, txn.runtime.storage, options.format)
-        info = _find(lake, txn, table)
+        info = _find(txn, table)
         if info is None and not create:
             raise NotFoundError(f"there is no table {table}: create it first, or let load do it")
         shapes = _look(found, options, info)
@@ -162,12 +171,11 @@ def _check(options: Options, report: Path | None) -> None:
         raise InvalidError(f"{options.quote!r} can't both quote and delimit")
 
 
-def _find(lake: Lake, txn: Transaction, name: str) -> TableInfo | None:
+def _find(txn: Transaction, name: str) -> TableInfo | None:
     try:
-        lake.table(name)
+        return txn.info(name)
     except NotFoundError:
         return None
-    return txn.info(name)
 
 
 def _look(files: Sequence[InputFile], options: Options, table: TableInfo | None) -> list[Shape]:
