@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from tailrace.errors import InvalidError
 from tailrace.loading import text as text_module
 from tailrace.loading.csv_rows import parse
-from tailrace.loading.options import Options
-from tailrace.loading.text import Quoting, TextRange
+from tailrace.loading.text import Dialect, TextRange
 from tests.support import counted
 
-QUOTING = Quoting(delimiter=b",", quote=b'"')
+DIALECT = Dialect(delimiter=b",", quote=b'"')
 WIDEST = 6
 
 Row = tuple[int, list[str]]  # the line that it begins on, and its fields
@@ -26,12 +25,12 @@ Row = tuple[int, list[str]]  # the line that it begins on, and its fields
 
 def read(data: bytes, start: int, end: int | None, block: int) -> tuple[list[Row], TextRange]:
     text = TextRange(
-        pa.BufferReader(data), name="x", quoting=QUOTING, start=start, end=end, block_bytes=block
+        pa.BufferReader(data), name="x", dialect=DIALECT, start=start, end=end, block_bytes=block
     )
     rows: list[Row] = []
     for records in text:
         for width in range(1, WIDEST):
-            found = parse(records, width=width, part=0, quoting=QUOTING, options=Options())
+            found = parse(records, DIALECT, width=width, part=0)
             fields = [[v or "" for v in row.values()] for row in found.rows.to_pylist()]
             rows += zip(found.lines.tolist(), fields, strict=True)
     return sorted(rows), text
@@ -123,10 +122,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name() -> None:
 
 def test_a_quote_that_is_never_closed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b'1,2\n3,"4\n5,6\n'
-    whole, rest = TextRange(pa.BufferReader(data), name="x", quoting=QUOTING)
+    whole, rest = TextRange(pa.BufferReader(data), name="x", dialect=DIALECT)
     assert (whole.unclosed, whole.lines.tolist()) == (False, [0])
     assert (rest.unclosed, rest.lines.tolist()) == (True, [1])
     monkeypatch.setattr(text_module, "LARGEST_RECORD", 1000)
     source = pa.BufferReader(data + b"7,8\n" * 500)
     with pytest.raises(InvalidError, match=r"begins at byte 4 is longer .* never closed"):
-        list(TextRange(source, name="x", quoting=QUOTING, block_bytes=500))
+        list(TextRange(source, name="x", dialect=DIALECT, block_bytes=500))

@@ -15,37 +15,43 @@ import pyarrow as pa
 import pyarrow.csv
 
 from tailrace.errors import CorruptError
-from tailrace.loading.options import Options
+from tailrace.loading.options import Format, Options
 from tailrace.loading.rows import Block
 from tailrace.loading.source import InputFile
-from tailrace.loading.text import Quoting, Records, TextRange, misfit, readable
+from tailrace.loading.text import Dialect, Records, TextRange, misfit, readable
 
 
-def quoting_of(file: InputFile, options: Options) -> Quoting:
-    """How a file's fields are told apart."""
+def dialect_of(file: InputFile, options: Options) -> Dialect | None:
+    """How a CSV file is written; None for other formats."""
+    if file.format is not Format.CSV:
+        return None
     delimiter = options.delimiter or ("\t" if file.has_tabs else ",")
-    quote = options.quote
-    return Quoting(delimiter=delimiter.encode(), quote=None if quote is None else quote.encode())
+    return Dialect(
+        delimiter=delimiter.encode(),
+        quote=None if options.quote is None else options.quote.encode(),
+        nulls=options.nulls,
+        has_header=options.header,
+    )
 
 
 def read_csv(
-    text: TextRange, *, width: int, part: int, skip_header: bool, quoting: Quoting, options: Options
+    text: TextRange, dialect: Dialect, *, width: int, part: int, skip_header: bool
 ) -> Iterator[Block]:
     """The rows of a range of a file, in columns that are named by numbers."""
     for records in text:
         if skip_header:
             skip_header = False
             records = without_first(records)  # noqa: PLW2901
-        yield parse(records, width=width, part=part, quoting=quoting, options=options)
+        yield parse(records, dialect, width=width, part=part)
 
 
-def split_fields(record: str, quoting: Quoting) -> list[str]:
+def split_fields(record: str, dialect: Dialect) -> list[str]:
     """The fields of a single record."""
-    source, delimiter = io.StringIO(record, newline=""), quoting.delimiter.decode()
-    if quoting.quote is None:
+    source, delimiter = io.StringIO(record, newline=""), dialect.delimiter.decode()
+    if dialect.quote is None:
         fields = csv.reader(source, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     else:
-        fields = csv.reader(source, delimiter=delimiter, quotechar=quoting.quote.decode())
+        fields = csv.reader(source, delimiter=delimiter, quotechar=dialect.quote.decode())
     return next(fields, [])
 
 
@@ -61,10 +67,10 @@ def without_first(records: Records) -> Records:
     )
 
 
-def parse(records: Records, *, width: int, part: int, quoting: Quoting, options: Options) -> Block:
+def parse(records: Records, dialect: Dialect, *, width: int, part: int) -> Block:
     """The rows of whole records."""
     records, broken = readable(records, part)
-    rows, odd = _read(records.data, width, quoting, options.nulls)
+    rows, odd = _read(records.data, width, dialect)
     there = np.ones(len(records.starts), bool)
     for number, fields in odd:
         there[number] = False
@@ -80,9 +86,7 @@ def parse(records: Records, *, width: int, part: int, quoting: Quoting, options:
     )
 
 
-def _read(
-    data: bytes, width: int, quoting: Quoting, nulls: tuple[str, ...]
-) -> tuple[pa.Table, list[tuple[int, int]]]:
+def _read(data: bytes, width: int, dialect: Dialect) -> tuple[pa.Table, list[tuple[int, int]]]:
     """Fields as text, and the records of another width: their number and how many they have."""
     names = [str(number) for number in range(width)]
     odd: list[tuple[int, int]] = []
@@ -93,7 +97,7 @@ def _read(
 
     if not data:
         return pa.table({name: pa.array([], pa.string()) for name in names}), odd
-    quote = False if quoting.quote is None else quoting.quote.decode()
+    quote = False if dialect.quote is None else dialect.quote.decode()
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
         read_options=pyarrow.csv.ReadOptions(
@@ -102,14 +106,14 @@ def _read(
             block_size=len(data) + 1,  # so that rows are numbered as the records are
         ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=quoting.delimiter.decode(),
+            delimiter=dialect.delimiter.decode(),
             quote_char=quote,
             newlines_in_values=bool(quote),
             invalid_row_handler=skip,
         ),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types={name: pa.string() for name in names},
-            null_values=["", *nulls],
+            null_values=["", *dialect.nulls],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             check_utf8=False,  # the whole block has been checked

@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from tailrace.errors import InvalidError
 from tailrace.loading.convert import Filling
+from tailrace.loading.csv_rows import dialect_of
 from tailrace.loading.json_rows import JsonField, json_type
 from tailrace.loading.options import Format, OnError, Options
 from tailrace.loading.rows import nearest
 from tailrace.loading.shape import Shape
 from tailrace.loading.source import InputFile
+from tailrace.loading.text import Dialect
 from tailrace.spark_sql import types
 from tailrace.store.schema import Column, TableInfo
 
@@ -26,6 +28,7 @@ class Layout:
 
     filling: Filling
     width: int  # columns of the file
+    dialect: Dialect | None = None  # of CSV
     json: tuple[JsonField, ...] = ()
 
 
@@ -62,7 +65,12 @@ def lay_out(file: InputFile, shape: Shape, table: TableInfo, options: Options) -
         places=tuple(places.get(column.id) for column in table.columns),
         time_zone=options.time_zone,
     )
-    return Layout(filling=filling, width=len(shape.columns), json=fields)
+    return Layout(
+        filling=filling,
+        width=len(shape.columns),
+        dialect=dialect_of(file, options),
+        json=fields,
+    )
 
 
 def _column(name: str, table: TableInfo) -> Column | None:

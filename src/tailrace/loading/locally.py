@@ -70,7 +70,7 @@ def _read(job: LoadJob) -> _Held | None:
     rejected: list[Rejected] = []
     rows = size = 0
     for part in parts:
-        reader = PartReader(part, job.options)
+        reader = PartReader(part)
         before = len(rejected)
         for fitted in reader:
             # A part here is a whole file, or some row groups: its first line is known.

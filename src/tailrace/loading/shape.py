@@ -18,7 +18,7 @@ from tailrace.errors import InvalidError
 from tailrace.loading import csv_rows, infer, parquet_rows
 from tailrace.loading.options import Format, Options
 from tailrace.loading.source import InputFile
-from tailrace.loading.text import Records, TextRange
+from tailrace.loading.text import Dialect, Records, TextRange
 from tailrace.spark_sql import types
 
 Names = Sequence[str] | None
@@ -50,13 +50,14 @@ def look_at(file: InputFile, options: Options, *, size: int, names: Names) -> Sh
     """A file's shape. `names` are those of the columns of CSV that does not name its own."""
     if file.format is Format.PARQUET:
         return _parquet_shape(file)
-    is_json = file.format is Format.JSON
-    quoting = None if is_json else csv_rows.quoting_of(file, options)
-    with file.open_text() as (text, _):
-        sample = list(TextRange(text, name=file.name, quoting=quoting, end=size))
+    dialect = csv_rows.dialect_of(file, options)
+    with file.open_text() as text:
+        sample = list(TextRange(text, name=file.name, dialect=dialect, end=size))
     if not sample:
         return Shape(columns={}, divisible=False)
-    return _json_shape(file, sample) if is_json else _csv_shape(file, sample, options, names)
+    if dialect is None:
+        return _json_shape(file, sample)
+    return _csv_shape(file, sample, dialect, names)
 
 
 def _parquet_shape(file: InputFile) -> Shape:
@@ -79,11 +80,11 @@ def _parquet_shape(file: InputFile) -> Shape:
     )
 
 
-def _csv_shape(file: InputFile, sample: list[Records], options: Options, names: Names) -> Shape:
-    quoting, row_bytes = csv_rows.quoting_of(file, options), _row_bytes(sample)
-    fields = csv_rows.split_fields(_first_line(file, sample), quoting)
+def _csv_shape(file: InputFile, sample: list[Records], dialect: Dialect, names: Names) -> Shape:
+    row_bytes = _row_bytes(sample)
+    fields = csv_rows.split_fields(_first_line(file, sample), dialect)
     divisible = file.codec is None and not any(records.span_lines for records in sample)
-    if options.header:
+    if dialect.has_header:
         names, sample = fields, [csv_rows.without_first(sample[0]), *sample[1:]]
     names = names or []
     if len(names) != len(fields):
@@ -93,7 +94,7 @@ def _csv_shape(file: InputFile, sample: list[Records], options: Options, names: 
         )
     _check_names(file, names)
     rows = pa.concat_tables(
-        csv_rows.parse(records, width=len(names), part=0, quoting=quoting, options=options).rows
+        csv_rows.parse(records, dialect, width=len(names), part=0).rows
         for records in sample
     )
     kinds = [infer.of_texts(column.combine_chunks()) for column in rows.columns]

@@ -72,14 +72,14 @@ class InputFile:
             yield source
 
     @contextmanager
-    def open_text(self) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
-        """The decompressed bytes, in order; and the stored ones, whose `tell` is the progress."""
+    def open_text(self) -> Iterator[pa.NativeFile]:
+        """The decompressed bytes, in order."""
         with self.open() as stored:
             if self.codec is None:
-                yield stored, stored
+                yield stored
                 return
             with pa.CompressedInputStream(stored, self.codec) as text:
-                yield text, stored
+                yield text
 
 
 def find_files(

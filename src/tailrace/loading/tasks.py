@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.loading.job import SHOWN
-from tailrace.loading.options import OnError, Options
+from tailrace.loading.options import OnError
 from tailrace.loading.parts import Part, PartEnd
 from tailrace.loading.reading import PartReader
 from tailrace.loading.rows import Fitted, Misfit
@@ -74,7 +74,7 @@ class LoadTask:
 
     writer: FileWriter  # of the table's files, or of staged ones
     misfit_writer: FileWriter
-    options: Options
+    on_error: OnError
     with_places: bool
     stop: StopSign
 
@@ -104,12 +104,11 @@ class _Run:
     stopped: bool = False
 
     def rows(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        options = self.task.options
         for part in parts:
-            reader = PartReader(part, options)
+            reader = PartReader(part)
             for fitted in reader:
                 self._note(fitted.misfits)
-                aborts = self.rejected and options.on_error is OnError.ABORT
+                aborts = self.rejected and self.task.on_error is OnError.ABORT
                 if aborts:
                     self.task.stop.put_up()
                 if aborts or self.task.stop.is_up():
@@ -122,7 +121,7 @@ class _Run:
     def _note(self, misfits: list[Misfit]) -> None:
         self.rejected += len(misfits)
         self.first += misfits[: SHOWN - len(self.first)] if len(self.first) < SHOWN else []
-        if self.task.options.on_error is OnError.REPORT:
+        if self.task.on_error is OnError.REPORT:
             self.held += misfits
             if len(self.held) >= _HELD_MISFITS:
                 self.write_misfits()

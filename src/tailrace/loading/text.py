@@ -35,11 +35,13 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quoting:
-    """How fields of CSV are told apart; JSON has none of it."""
+class Dialect:
+    """How a CSV file is written."""
 
     delimiter: bytes
-    quote: bytes | None
+    quote: bytes | None  # None: no character quotes
+    nulls: tuple[str, ...] = ()  # texts that mean NULL where they are not quoted
+    has_header: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +88,12 @@ class TextRange:
         source: pa.NativeFile,
         *,
         name: str,
-        quoting: Quoting | None,
+        dialect: Dialect | None,  # None: JSON, where no line break is quoted
         start: int = 0,
         end: int | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self._source, self._name, self._quoting = source, name, quoting
+        self._source, self._name, self._dialect = source, name, dialect
         self._start, self._limit, self._block_bytes = start, end, block_bytes
         self.begin = start  # where the first record begins
         self.end = start  # where the first record begins that is not of the range
@@ -101,7 +103,7 @@ class TextRange:
         data, at_end = self._first()
         self.end = self.begin
         while True:
-            found = _split(data, self._quoting, at_end=at_end)
+            found = _split(data, self._dialect, at_end=at_end)
             last = _last_used(found, self._left)
             if last is not None:
                 used = int(found.stops[last])
@@ -186,17 +188,17 @@ def _last_used(found: _Split, left: int | None) -> int | None:
     return last if left is None else min(int(np.searchsorted(found.stops, left)), last)
 
 
-def _split(data: bytes, quoting: Quoting | None, *, at_end: bool) -> _Split:
+def _split(data: bytes, dialect: Dialect | None, *, at_end: bool) -> _Split:
     array = np.frombuffer(data, np.uint8)
     marks = _line_ends(data, array, at_end=at_end)
     outside, unclosed = np.ones(len(marks), bool), False
-    if quoting is not None and quoting.quote is not None and quoting.quote in data:
-        quotes = np.flatnonzero(array == quoting.quote[0])
-        if _is_regular(array, quotes, quoting):
+    if dialect is not None and dialect.quote is not None and dialect.quote in data:
+        quotes = np.flatnonzero(array == dialect.quote[0])
+        if _is_regular(array, quotes, dialect):
             outside = np.searchsorted(quotes, marks) % 2 == 0
             unclosed = len(quotes) % 2 == 1
         else:
-            outside, unclosed = _search(data, marks, quoting)
+            outside, unclosed = _search(data, marks, dialect)
     counts = np.flatnonzero(outside) + 1
     last = marks[outside]
     # A line's end has two bytes if its last is a line feed after a carriage return.
@@ -222,19 +224,19 @@ def _line_ends(data: bytes, array: Bytes, *, at_end: bool) -> Lines:
     return np.sort(np.concatenate([marks, alone])) if len(alone) else marks
 
 
-def _is_regular(array: Bytes, quotes: Lines, quoting: Quoting) -> bool:
+def _is_regular(array: Bytes, quotes: Lines, dialect: Dialect) -> bool:
     """Whether every quote opens, closes or is doubled, so that an odd number means inside."""
-    border = np.array([quoting.delimiter[0], _LF, _CR, array[quotes[0]]], np.uint8)
+    border = np.array([dialect.delimiter[0], _LF, _CR, array[quotes[0]]], np.uint8)
     opening, closing = quotes[0::2], quotes[1::2]
     opening, closing = opening[opening > 0], closing[closing < len(array) - 1]
     before, after = array[opening - 1], array[closing + 1]
     return bool(np.isin(before, border).all() and np.isin(after, border).all())
 
 
-def _search(data: bytes, marks: Lines, quoting: Quoting) -> tuple[npt.NDArray[np.bool_], bool]:
+def _search(data: bytes, marks: Lines, dialect: Dialect) -> tuple[npt.NDArray[np.bool_], bool]:
     """Which line ends are outside quotes, record by record: for text that quotes irregularly."""
-    assert quoting.quote is not None
-    record = _record_pattern(quoting.delimiter, quoting.quote)
+    assert dialect.quote is not None
+    record = _record_pattern(dialect.delimiter, dialect.quote)
     stops, at = [], 0
     while (match := record.match(data, at)) and match.end() > at:
         at = match.end()

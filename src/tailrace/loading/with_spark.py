@@ -77,7 +77,7 @@ def _read(job: LoadJob, writer: FileWriter, temporary: list[str], *, divide: boo
     task = LoadTask(
         writer=replace(writer, table=staged(job.table)) if keyed else writer,
         misfit_writer=replace(writer, table=misfits_of(job.table)),
-        options=job.options,
+        on_error=job.options.on_error,
         with_places=keyed,
         stop=StopSign(
             storage=writer.storage, path=f"{writer.table.path}{new_object_name(writer.txn_id)}"
@@ -114,7 +114,7 @@ def _refuse(job: LoadJob, parts: Sequence[Part], results: Iterable[TaskResult]) 
             part = parts[misfit.part]
             if misfit.part not in lines:
                 begin = result.ends[misfit.part].begin
-                line = first_line(part, begin, job.options)
+                line = first_line(part, begin)
                 if line is None:
                     return
                 lines[misfit.part] = line
