@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Progress:
 class Outcome:
     """What was made of the rows."""
 
-    loaded: int
+    rows: int  # loaded
     rejected: int = 0
     repeated: int = 0  # left out because the input has their key twice
     kept: int = 0  # left out because the table has their key
@@ -65,9 +65,10 @@ class LoadJob:
         """The input, cut."""
         return cut(self.files, size=PART_BYTES, divide=divide)
 
-    def refusal(self, rejected: Sequence[Rejected]) -> InvalidError:
+    def refusal(self, rejected: Iterable[Rejected]) -> InvalidError:
         """Why nothing is loaded: the first rows that don't fit."""
-        first = sorted(rejected, key=lambda one: (self._place(one.file), one.line))[:SHOWN]
+        order = {one.file.name: number for number, one in enumerate(self.files)}
+        first = sorted(rejected, key=lambda one: (order[one.file], one.line))[:SHOWN]
         lines = [f"rows that do not fit {self.table.full_name}; nothing was loaded:"]
         lines += [f"  {one}" for one in first]
         if self.created and any(one.column for one in first):
@@ -77,9 +78,6 @@ class LoadJob:
             )
         lines.append("Mend the rows, or load the others with on_error skip or report.")
         return InvalidError("\n".join(lines))
-
-    def _place(self, name: str) -> int:
-        return next((n for n, one in enumerate(self.files) if one.file.name == name), 0)
 
 
 class Teller:
@@ -101,10 +99,6 @@ class Teller:
             rejected=0,
         )
         job.tell(self._told)
-
-    @property
-    def rows(self) -> int:
-        return self._told.rows
 
     def read(self, parts: Iterable[Part], *, rows: int, rejected: int) -> None:
         """Some parts have been read."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from tailrace.arguments import Name, TableName, checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.loading import infer
-from tailrace.loading.job import LoadJob, Outcome, Progress
+from tailrace.loading.job import LoadJob, Progress
 from tailrace.loading.layout import lay_out
 from tailrace.loading.locally import is_small, load_locally
 from tailrace.loading.options import (
@@ -107,10 +107,10 @@ def load(
     """
     began = time.monotonic()
     options = Options(
-        on_error=OnError(one_of(OnError, on_error, "on_error")),
-        on_duplicate=OnDuplicate(one_of(OnDuplicate, on_duplicate, "on_duplicate")),
-        on_existing=OnExisting(one_of(OnExisting, on_existing, "on_existing")),
-        format=None if format is None else Format(one_of(Format, format, "format")),
+        on_error=one_of(OnError, on_error, "on_error"),
+        on_duplicate=one_of(OnDuplicate, on_duplicate, "on_duplicate"),
+        on_existing=one_of(OnExisting, on_existing, "on_existing"),
+        format=None if format is None else one_of(Format, format, "format"),
         header=header,
         columns=text_list(columns, "columns"),
         delimiter=character(delimiter, "delimiter"),
@@ -122,32 +122,28 @@ def load(
     _check(options, place)
     key = text_list(primary_key, "primary_key") or ()
     with lake.transaction() as txn:
-        found = find_files(files, txn.runtime.storage, options.format)
-        info = _find(txn, table)
-        if info is None and not create:
-            raise NotFoundError(f"there is no table {table}: create it first, or let load do it")
-        shapes = _look(found, options, info)
-        created = info is None
-        if info is None:
-            info = _create(txn, table, shapes, key)
-        _check_key(info, key, options)
-        job = LoadJob(
-            txn=txn,
-            table=info,
-            created=created,
-            files=tuple(
-                Sized(file=file, shape=shape, layout=lay_out(file, shape, info, options))
-                for file, shape in zip(found, shapes, strict=True)
-            ),
+        job = _prepare(
+            txn,
+            find_files(files, txn.runtime.storage, options.format),
+            table,
+            create=create,
+            key=key,
             options=options,
             report=place,
             tell=progress or (lambda _: None),
         )
         outcome = load_locally(job) if is_small(job) else None
-        engine = "process"
-        if outcome is None:
-            outcome, engine = load_with_spark(job), "spark"
-    done = _report(job, outcome, txn, engine, time.monotonic() - began)
+        engine = "spark" if outcome is None else "process"
+        outcome = outcome or load_with_spark(job)
+    done = LoadReport(
+        table=job.table.full_name,
+        created=job.created,
+        snapshot=txn.snapshot,
+        files=len(job.files),
+        seconds=time.monotonic() - began,
+        engine=engine,
+        **asdict(outcome),
+    )
     log.info(
         "loaded",
         table=done.table,
@@ -169,6 +165,38 @@ def _check(options: Options, report: Path | None) -> None:
         raise InvalidError("columns name the fields of files without a header: say header=False")
     if options.quote is not None and options.quote == options.delimiter:
         raise InvalidError(f"{options.quote!r} can't both quote and delimit")
+
+
+def _prepare(
+    txn: Transaction,
+    files: Sequence[InputFile],
+    table: str,
+    *,
+    create: bool,
+    key: Sequence[str],
+    options: Options,
+    report: Path | None,
+    tell: Callable[[Progress], None],
+) -> LoadJob:
+    """The table, there or created, and how each file fills it; no row has been read."""
+    known = _find(txn, table)
+    if known is None and not create:
+        raise NotFoundError(f"there is no table {table}: create it first, or let load do it")
+    shapes = _look(files, options, known)
+    info = known or _create(txn, table, shapes, key)
+    _check_key(info, key, options)
+    return LoadJob(
+        txn=txn,
+        table=info,
+        created=known is None,
+        files=tuple(
+            Sized(file=file, shape=shape, layout=lay_out(file, shape, info, options))
+            for file, shape in zip(files, shapes, strict=True)
+        ),
+        options=options,
+        report=report,
+        tell=tell,
+    )
 
 
 def _find(txn: Transaction, name: str) -> TableInfo | None:
@@ -212,20 +240,3 @@ def _check_key(table: TableInfo, key: Sequence[str], options: Options) -> None:
     else:
         return
     raise InvalidError(f"{table.full_name} has no primary key: {option} needs one")
-
-
-def _report(
-    job: LoadJob, outcome: Outcome, txn: Transaction, engine: str, seconds: float
-) -> LoadReport:
-    return LoadReport(
-        table=job.table.full_name,
-        created=job.created,
-        snapshot=txn.snapshot,
-        files=len(job.files),
-        rows=outcome.loaded,
-        rejected=outcome.rejected,
-        repeated=outcome.repeated,
-        kept=outcome.kept,
-        seconds=seconds,
-        engine=engine,
-    )

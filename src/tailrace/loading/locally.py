@@ -5,6 +5,7 @@ Always true: what is held is below the limits of the settings, whatever the file
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,10 @@ import pyarrow as pa
 from tailrace.loading.convert import Mask
 from tailrace.loading.job import LoadJob, Outcome, Teller
 from tailrace.loading.options import Format, OnDuplicate, OnError, OnExisting
-from tailrace.loading.parts import Part
 from tailrace.loading.reading import PartReader
-from tailrace.loading.repeats import existing, key_taken, runs
+from tailrace.loading.repeats import existing, exists_in, key_misfit, runs, stands_in
 from tailrace.loading.report import write_report
-from tailrace.loading.rows import Fitted, Lines, Rejected, as_json
+from tailrace.loading.rows import Fitted, Lines, Misfit, Places, Rejected
 from tailrace.store.rows import plain_rows
 
 # Text takes about so many times the room of the same rows in Parquet, or compressed as a whole.
@@ -46,109 +46,117 @@ def load_locally(job: LoadJob) -> Outcome | None:
         return None
     repeated = kept = 0
     if job.table.key:
-        repeated = held.leave_out_repeated(job)
-        kept = held.leave_out_existing(job)
-    if held.rejected and job.options.on_error is OnError.ABORT:
-        raise job.refusal(held.rejected)
+        repeated = held.leave_out_repeated()
+        kept = held.leave_out_existing()
+    if held.misfits and job.options.on_error is OnError.ABORT:
+        raise job.refusal(held.rejected())
     if job.report is not None:
-        write_report(job.report, held.rejected)
+        write_report(job.report, held.rejected())
     if held.rows.num_rows:
         table = job.txn.table(job.name)
         replaces = job.table.key and job.options.on_existing is OnExisting.REPLACE
         table.upsert(held.rows) if replaces else table.append(held.rows)
     return Outcome(
-        loaded=held.rows.num_rows, rejected=len(held.rejected), repeated=repeated, kept=kept
+        rows=held.rows.num_rows, rejected=len(held.misfits), repeated=repeated, kept=kept
     )
 
 
 def _read(job: LoadJob) -> _Held | None:
     settings = job.runtime.settings
     parts = job.parts(divide=False)
+    # A part here is a whole file or some row groups: its first line is known before it is read.
+    places = Places(
+        files=tuple(part.file.name for part in parts),
+        first_lines=tuple(part.first_row + 1 for part in parts),
+    )
     teller = Teller(job, parts)
-    pieces: list[Fitted] = []
+    blocks: list[Fitted] = []
     owners: list[int] = []
-    rejected: list[Rejected] = []
+    misfits: list[Misfit] = []
     rows = size = 0
     for part in parts:
         reader = PartReader(part)
-        before = len(rejected)
-        for fitted in reader:
-            # A part here is a whole file, or some row groups: its first line is known.
-            rejected += [one.placed(part.file.name, part.first_row + 1) for one in fitted.misfits]
-            if rejected and job.options.on_error is OnError.ABORT:
-                raise job.refusal(rejected)
-            pieces.append(fitted)
+        before = len(misfits)
+        for block in reader:
+            misfits += block.misfits
+            if misfits and job.options.on_error is OnError.ABORT:
+                raise job.refusal(map(places.of, misfits))
+            blocks.append(block)
             owners.append(part.number)
-            rows += fitted.rows.num_rows
-            size += fitted.rows.nbytes
-            if rows + len(rejected) > settings.local_rows or size > settings.local_bytes:
+            rows += block.rows.num_rows
+            size += block.rows.nbytes
+            if rows + len(misfits) > settings.local_rows or size > settings.local_bytes:
                 return None
-        teller.read([part], rows=reader.end.rows, rejected=len(rejected) - before)
+        teller.read([part], rows=reader.end.rows, rejected=len(misfits) - before)
     teller.writing()
     empty = pa.schema([(column.name, column.type) for column in job.table.columns]).empty_table()
-    sizes = [len(piece.lines) for piece in pieces]
+    sizes = [len(block.lines) for block in blocks]
     return _Held(
-        rows=pa.concat_tables([empty, *(piece.rows for piece in pieces)]),
-        owners=np.repeat(np.array(owners, np.int64), sizes),
-        lines=np.concatenate([np.zeros(0, np.int64), *(piece.lines for piece in pieces)]),
-        parts=parts,
-        rejected=rejected,
+        job=job,
+        places=places,
+        rows=pa.concat_tables([empty, *(block.rows for block in blocks)]),
+        parts=np.repeat(np.array(owners, np.int64), sizes),
+        lines=np.concatenate([np.zeros(0, np.int64), *(block.lines for block in blocks)]),
+        misfits=misfits,
     )
 
 
 @dataclass(kw_only=True)
 class _Held:
-    """Rows in memory, and those that are left out."""
+    """Rows in memory, and those that are rejected."""
 
+    job: LoadJob
+    places: Places
     rows: pa.Table
-    owners: Lines  # the part of each row
-    lines: Lines
-    parts: list[Part]
-    rejected: list[Rejected]
+    parts: Lines  # the part of each row
+    lines: Lines  # and its line there
+    misfits: list[Misfit]
 
-    def leave_out_repeated(self, job: LoadJob) -> int:
-        """Keep one row of each key; returns how many went without being rejected."""
-        found = runs(self._keys(job))
-        number = np.arange(self.rows.num_rows)
-        if job.options.on_duplicate is OnDuplicate.REJECT:
-            for row in np.flatnonzero(found.first != number):
-                first = self._place(int(found.first[row]))
-                self._reject(job, int(row), f"stands in {first[0]}, line {first[1]} already")
-        last = job.options.on_duplicate is OnDuplicate.LAST
-        gone = self._keep((found.last if last else found.first) == number)
-        return 0 if job.options.on_duplicate is OnDuplicate.REJECT else gone
+    def rejected(self) -> Iterator[Rejected]:
+        """The rejected rows, as users see them."""
+        return map(self.places.of, self.misfits)
 
-    def leave_out_existing(self, job: LoadJob) -> int:
-        """Keep the rows whose key the table has not, unless they replace; returns as above."""
-        if job.options.on_existing is OnExisting.REPLACE:
+    def leave_out_repeated(self) -> int:
+        """Keep one row of each key; returns how many were left out without being rejected."""
+        choice = self.job.options.on_duplicate
+        same = runs(self._keys())
+
+        def why(row: int) -> str:
+            first = same.first[row]
+            return stands_in(self.places, int(self.parts[first]), int(self.lines[first]))
+
+        chosen = same.last if choice is OnDuplicate.LAST else same.first
+        others = chosen != np.arange(self.rows.num_rows)
+        return self._leave_out(others, why if choice is OnDuplicate.REJECT else None)
+
+    def leave_out_existing(self) -> int:
+        """Keep the rows whose key is new to the table, unless they replace; returns the same."""
+        table, choice = self.job.table, self.job.options.on_existing
+        if choice is OnExisting.REPLACE:
             return 0
-        there = existing(job.txn, job.table, self._keys(job))
-        if job.options.on_existing is OnExisting.REJECT:
-            for row in np.flatnonzero(there):
-                self._reject(job, int(row), f"exists in {job.table.full_name} already")
-        gone = self._keep(~there)
-        return 0 if job.options.on_existing is OnExisting.REJECT else gone
+        there = existing(self.job.txn, table, self._keys())
+        why = exists_in(table)
+        return self._leave_out(there, (lambda _: why) if choice is OnExisting.REJECT else None)
 
-    def _keys(self, job: LoadJob) -> pa.Table:
-        return self.rows.select([column.name for column in job.table.key_columns])
+    def _keys(self) -> pa.Table:
+        return self.rows.select([column.name for column in self.job.table.key_columns])
 
-    def _keep(self, wanted: Mask) -> int:
-        gone = int(len(wanted) - wanted.sum())
-        if gone:
-            self.rows = self.rows.filter(pa.array(wanted))
-            self.owners, self.lines = self.owners[wanted], self.lines[wanted]
-        return gone
-
-    def _place(self, row: int) -> tuple[str, int]:
-        part = self.parts[self.owners[row]]
-        return part.file.name, part.first_row + 1 + int(self.lines[row])
-
-    def _reject(self, job: LoadJob, row: int, why: str) -> None:
-        file, line = self._place(row)
-        values = plain_rows(self.rows.slice(row, 1))[0]
-        reason = key_taken(values, [column.name for column in job.table.key_columns], why)
-        self.rejected.append(
-            Rejected(
-                file=file, line=line, column=None, value=None, reason=reason, text=as_json(values)
-            )
-        )
+    def _leave_out(self, gone: Mask, why: Callable[[int], str] | None) -> int:
+        """Take rows out: rejected for a reason, or else counted."""
+        if not gone.any():
+            return 0
+        if why is not None:
+            numbers = np.flatnonzero(gone)
+            for row, values in zip(numbers, plain_rows(self.rows.take(numbers)), strict=True):
+                self.misfits.append(
+                    key_misfit(
+                        self.job.table,
+                        values,
+                        part=int(self.parts[row]),
+                        line=int(self.lines[row]),
+                        why=why(int(row)),
+                    )
+                )
+        self.rows = self.rows.filter(pa.array(~gone))
+        self.parts, self.lines = self.parts[~gone], self.lines[~gone]
+        return 0 if why is not None else int(gone.sum())

@@ -6,6 +6,7 @@ import zoneinfo
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
@@ -61,8 +62,11 @@ class Options:
     time_zone: str | None = None
 
 
-def one_of(kind: type[StrEnum], given: object, option: str) -> StrEnum:
-    """An option's value, or an error that says which there are."""
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def one_of(kind: type[Choice], given: object, option: str) -> Choice:
+    """An option's value, or an error that lists the values it may have."""
     try:
         return kind(str(given))
     except ValueError:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace.loading.convert import Mask
-from tailrace.loading.rows import Lines, shown
+from tailrace.loading.rows import Lines, Misfit, Places, as_json, shown
 from tailrace.store import keys as key_search
 from tailrace.store import lookup
 from tailrace.store.scan import read_file
@@ -29,29 +27,35 @@ class Runs:
 
 def runs(keys: pa.Table) -> Runs:
     """The rows that have the same key."""
-    count = keys.num_rows
-    if count == 0:
-        return Runs(first=np.zeros(0, np.int64), last=np.zeros(0, np.int64))
-    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+    rows = _numbered(keys)
+    names = rows.column_names[:-1]
+    groups = rows.group_by(names).aggregate([("row", "min"), ("row", "max")])
+    both = rows.join(groups, names).sort_by("row")
+    return Runs(first=both["row_min"].to_numpy(), last=both["row_max"].to_numpy())
+
+
+def _numbered(keys: pa.Table) -> pa.Table:
+    # Columns by numbers instead of names: Arrow takes a name that begins with a dot for a path.
     names = [str(number) for number in range(keys.num_columns)]
-    numbered = keys.rename_columns(names).append_column("row", pa.array(np.arange(count)))
-    order = pc.sort_indices(numbered, [(name, "ascending") for name in (*names, "row")])
-    same = np.ones(count - 1, bool)
-    for array in numbered.select(names).take(order).columns:
-        same &= pc.equal(array.slice(1), array.slice(0, count - 1)).to_numpy()
-    begins = np.concatenate([[True], ~same])
-    places = order.to_numpy().astype(np.int64)
-    run = np.cumsum(begins) - 1
-    heads = np.flatnonzero(begins)
-    tails = np.append(heads[1:], count) - 1
-    first, last = np.empty(count, np.int64), np.empty(count, np.int64)
-    first[places], last[places] = places[heads[run]], places[tails[run]]
-    return Runs(first=first, last=last)
+    return keys.rename_columns(names).append_column("row", pa.array(np.arange(keys.num_rows)))
 
 
-def key_taken(row: Mapping[str, Any], key: Iterable[str], why: str) -> str:
-    """Why a row is rejected that could be read."""
-    return f"the key {shown({name: row[name] for name in key})} {why}"
+def key_misfit(table: TableInfo, row: dict[str, Any], *, part: int, line: int, why: str) -> Misfit:
+    """A row that could be read, and is rejected because of its key."""
+    key = {column.name: row[column.name] for column in table.key_columns}
+    return Misfit(
+        part=part, line=line, reason=f"the key {shown(key)} {why} already", text=as_json(row)
+    )
+
+
+def stands_in(places: Places, part: int, line: int) -> str:
+    """Why: an earlier row has the key."""
+    return f"stands in {places.text(part, line)}"
+
+
+def exists_in(table: TableInfo) -> str:
+    """Why: the table has it."""
+    return f"exists in {table.full_name}"
 
 
 def existing(txn: Transaction, table: TableInfo, keys: pa.Table) -> Mask:
@@ -70,10 +74,8 @@ def existing(txn: Transaction, table: TableInfo, keys: pa.Table) -> Mask:
         read_file(runtime.storage, by_key[file], columns, only=positions)
         for file, positions in places.items()
     ]
-    if not parts:
-        return np.zeros(keys.num_rows, bool)
-    found = pa.concat_tables(parts)
-    both = pa.concat_tables([pa.table(t.columns, names=named.column_names) for t in (found, keys)])
-    # A key of the input whose first row is one of the table's.
-    mask: Mask = runs(both).first[found.num_rows :] < found.num_rows
-    return mask
+    taken = np.zeros(keys.num_rows, bool)
+    if parts:
+        rows, old = _numbered(keys), _numbered(pa.concat_tables(parts)).drop_columns("row")
+        taken[rows.join(old, old.column_names, join_type="left semi")["row"].to_numpy()] = True
+    return taken

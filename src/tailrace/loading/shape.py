@@ -94,8 +94,7 @@ def _csv_shape(file: InputFile, sample: list[Records], dialect: Dialect, names: 
         )
     _check_names(file, names)
     rows = pa.concat_tables(
-        csv_rows.parse(records, dialect, width=len(names), part=0).rows
-        for records in sample
+        csv_rows.parse(records, dialect, width=len(names), part=0).rows for records in sample
     )
     kinds = [infer.of_texts(column.combine_chunks()) for column in rows.columns]
     return Shape(

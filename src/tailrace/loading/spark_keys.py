@@ -15,8 +15,8 @@ import pyarrow as pa
 from tailrace.errors import InvalidError
 from tailrace.loading.job import SHOWN, LoadJob, Outcome
 from tailrace.loading.options import OnDuplicate, OnError, OnExisting
-from tailrace.loading.repeats import key_taken
-from tailrace.loading.rows import Misfit, Places, as_json
+from tailrace.loading.repeats import exists_in, key_misfit, stands_in
+from tailrace.loading.rows import Places
 from tailrace.loading.tasks import LINE, PART, misfit_rows, misfits_in, misfits_of, staged
 from tailrace.spark_sql import types
 from tailrace.store import spark_scan
@@ -29,8 +29,7 @@ from tailrace.store.write import write_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_COUNT, _FIRST, _LAST = "key_count", "key_first", "key_last"
-_FIRST_PART, _FIRST_LINE = "first_part", "first_line"
+_FIRST, _LAST = "key_first", "key_last"  # places of rows
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -52,7 +51,7 @@ def write_keyed(
 ) -> tuple[Outcome, list[LeftOut]]:
     """Write staged rows to the table; says what was left out."""
     if not files:
-        return Outcome(loaded=0), []
+        return Outcome(rows=0), []
     rows = _Keyed(job=job, writer=writer, places=places)
     frame = rows.load(files)
     repeated = existing = LeftOut()
@@ -69,7 +68,7 @@ def write_keyed(
         frame = rows.without(frame, existing)
     rows.write(frame)
     outcome = Outcome(
-        loaded=sum(file.rows for file in files) - repeated.rows - existing.rows,
+        rows=sum(file.rows for file in files) - repeated.rows - existing.rows,
         rejected=sum(one.rows for one in (repeated, existing) if one.rejected),
         repeated=0 if repeated.rejected else repeated.rows,
         kept=0 if existing.rejected else existing.rows,
@@ -110,25 +109,12 @@ class _Keyed:
         place = F.struct(PART, LINE)
         groups = (
             frame.groupBy(*self._keys)
-            .agg(
-                F.count(F.lit(1)).alias(_COUNT),
-                F.min(place).alias(_FIRST),
-                F.max(place).alias(_LAST),
-            )
-            .where(F.col(_COUNT) > 1)
+            .agg(F.min(place).alias(_FIRST), F.max(place).alias(_LAST))
+            .where(F.col(_FIRST) != F.col(_LAST))
         )
-        last = self.job.options.on_duplicate is OnDuplicate.LAST
-        return (
-            frame.join(groups, self._keys)
-            .where(place != F.col(_LAST if last else _FIRST))
-            .select(
-                *self._names,
-                PART,
-                LINE,
-                F.col(f"{_FIRST}.{PART}").alias(_FIRST_PART),
-                F.col(f"{_FIRST}.{LINE}").alias(_FIRST_LINE),
-            )
-        )
+        chosen = _LAST if self.job.options.on_duplicate is OnDuplicate.LAST else _FIRST
+        repeated = frame.join(groups, self._keys).where(place != F.col(chosen))
+        return repeated.select(*self._names, PART, LINE, _FIRST)
 
     def existing(self, frame: DataFrame) -> DataFrame:
         """The rows whose key the table has."""
@@ -138,10 +124,8 @@ class _Keyed:
         scan = self.job.txn.scan(table.schema, table.name)
         keys = [types.quote(column.name) for column in table.key_columns]
         old = spark_scan.to_df(self.job.runtime, scan).select(*keys).toDF(*self._keys)
-        nothing = F.lit(None).cast("bigint")
-        return frame.join(old, self._keys, "left_semi").select(
-            *self._names, PART, LINE, nothing.alias(_FIRST_PART), nothing.alias(_FIRST_LINE)
-        )
+        known = frame.join(old, self._keys, "left_semi")
+        return known.select(*self._names, PART, LINE, F.lit(None).alias(_FIRST))
 
     def left_out(self, losers: DataFrame, *, rejected: bool) -> LeftOut:
         """Write down which rows go; with their text if it is to be reported."""
@@ -161,7 +145,7 @@ class _Keyed:
         if not gone.files:
             return frame
         places = misfits_of(self.job.table).columns[:2]
-        marked = spark_scan.load(self.job.runtime, gone.files, places)
+        marked = spark_scan.load(self.job.runtime, gone.files, places).toDF(PART, LINE)
         return frame.join(marked, [PART, LINE], "left_anti")
 
     def write(self, frame: DataFrame) -> None:
@@ -190,33 +174,31 @@ class _Keyed:
     def _bare(self, losers: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        names = [column.name for column in misfits_of(self.job.table).columns[2:]]
-        return losers.select(PART, LINE, *(F.lit(None).cast("string").alias(n) for n in names))
+        part, line, *others = (column.name for column in misfits_of(self.job.table).columns)
+        nothing = (F.lit(None).cast("string").alias(name) for name in others)
+        return losers.select(F.col(PART).alias(part), F.col(LINE).alias(line), *nothing)
 
     def _described(self, losers: DataFrame) -> DataFrame:
         table, places = self.job.table, self.places
         names = [column.name for column in table.columns]
-        keys = [column.name for column in table.key_columns]
-        exists = f"exists in {table.full_name} already"
         schema = misfits_of(table).arrow_schema
 
         def describe(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                *columns, part, line, first_part, first_line = batch.columns
-                found = []
+                *columns, part, line, first = batch.columns
+                misfits = []
                 for number, row in enumerate(plain_rows(pa.table(columns, names=names))):
-                    why = exists
-                    if first_part[number].is_valid:
-                        first = places.text(first_part[number].as_py(), first_line[number].as_py())
-                        why = f"stands in {first} already"
-                    found.append(
-                        Misfit(
+                    place = first[number].as_py()
+                    why = stands_in(places, *place.values()) if place else exists_in(table)
+                    misfits.append(
+                        key_misfit(
+                            table,
+                            row,
                             part=part[number].as_py(),
                             line=line[number].as_py(),
-                            reason=key_taken(row, keys, why),
-                            text=as_json(row),
+                            why=why,
                         )
                     )
-                yield from misfit_rows(found).to_batches()
+                yield from misfit_rows(misfits).to_batches()
 
         return losers.mapInArrow(describe, types.spark_schema(schema))

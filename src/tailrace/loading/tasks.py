@@ -6,8 +6,8 @@ comes back is small: the files' descriptions, counts, and the first rejected row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +27,15 @@ PART = f"{OWN_PREFIX}part"
 LINE = f"{OWN_PREFIX}line"
 
 _HELD_MISFITS = 20_000  # before they are written
-_MISFIT_COLUMNS = (
-    (PART, pa.int64()),
-    (LINE, pa.int64()),
-    ("column", pa.string()),
-    ("value", pa.string()),
-    ("reason", pa.string()),
-    ("text", pa.string()),
+_MISFITS = pa.schema(
+    [
+        ("part", pa.int64()),
+        ("line", pa.int64()),
+        ("column", pa.string()),
+        ("value", pa.string()),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+    ]
 )
 
 
@@ -50,21 +52,31 @@ def staged(table: TableInfo) -> TableInfo:
 def misfits_of(table: TableInfo) -> TableInfo:
     """The rows of a table that are rejected, as a table beside it."""
     columns = tuple(
-        Column(id=number, name=name, physical=name, type=kind)
-        for number, (name, kind) in enumerate(_MISFIT_COLUMNS, 1)
+        Column(id=number, name=field.name, physical=field.name, type=field.type)
+        for number, field in enumerate(_MISFITS, 1)
     )
     return replace(table, columns=columns, key=())
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskResult:
-    """What a task did."""
+def misfit_rows(misfits: Iterable[Misfit]) -> pa.Table:
+    """Rejected rows as rows."""
+    return pa.Table.from_pylist([asdict(misfit) for misfit in misfits], _MISFITS)
 
-    files: tuple[DataFile, ...]
-    ends: dict[int, PartEnd]  # by part
-    rejected: int
-    first: tuple[Misfit, ...]  # rejected rows
-    misfit_files: tuple[DataFile, ...]  # all of them, if they are to be reported
+
+def misfits_in(rows: pa.Table) -> Iterator[Misfit]:
+    """Rows as rejected rows."""
+    return (Misfit(**row) for row in rows.select(_MISFITS.names).to_pylist())
+
+
+@dataclass(kw_only=True)
+class TaskResult:
+    """What a task did; filled in as it goes."""
+
+    files: list[DataFile] = field(default_factory=list)
+    ends: dict[int, PartEnd] = field(default_factory=dict)  # by part
+    rejected: int = 0
+    first: list[Misfit] = field(default_factory=list)  # a few of the rejected rows
+    misfit_files: list[DataFile] = field(default_factory=list)  # all, if they are to be reported
     stopped: bool = False  # at rejected rows, or because another task did
 
 
@@ -80,75 +92,34 @@ class LoadTask:
 
     def run(self, parts: Sequence[Part]) -> TaskResult:
         """Read some parts and write their rows."""
-        run = _Run(task=self)
-        files = tuple(self.writer.write(run.rows(parts)))
-        run.write_misfits()
-        return TaskResult(
-            files=files,
-            ends=run.ends,
-            rejected=run.rejected,
-            first=tuple(run.first),
-            misfit_files=tuple(run.misfit_files),
-            stopped=run.stopped,
-        )
+        result = TaskResult()
+        result.files += self.writer.write(self._rows(parts, result))
+        return result
 
-
-@dataclass(kw_only=True)
-class _Run:
-    task: LoadTask
-    ends: dict[int, PartEnd] = field(default_factory=dict)
-    rejected: int = 0
-    first: list[Misfit] = field(default_factory=list)
-    held: list[Misfit] = field(default_factory=list)
-    misfit_files: list[DataFile] = field(default_factory=list)
-    stopped: bool = False
-
-    def rows(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
+    def _rows(self, parts: Sequence[Part], result: TaskResult) -> Iterator[pa.Table]:
+        misfits: list[Misfit] = []
         for part in parts:
             reader = PartReader(part)
             for fitted in reader:
-                self._note(fitted.misfits)
-                aborts = self.rejected and self.task.on_error is OnError.ABORT
+                result.rejected += len(fitted.misfits)
+                result.first += fitted.misfits[: SHOWN - len(result.first)]
+                misfits += fitted.misfits if self.on_error is OnError.REPORT else []
+                if len(misfits) >= _HELD_MISFITS:
+                    result.misfit_files += self.misfit_writer.write([misfit_rows(misfits)])
+                    misfits = []
+                aborts = result.rejected and self.on_error is OnError.ABORT
                 if aborts:
-                    self.task.stop.put_up()
-                if aborts or self.task.stop.is_up():
-                    self.ends[part.number] = reader.end
-                    self.stopped = True
+                    self.stop.put_up()
+                if aborts or self.stop.is_up():
+                    result.ends[part.number] = reader.end
+                    result.stopped = True
                     return
-                yield _placed(fitted, part.number) if self.task.with_places else fitted.rows
-            self.ends[part.number] = reader.end
-
-    def _note(self, misfits: list[Misfit]) -> None:
-        self.rejected += len(misfits)
-        self.first += misfits[: SHOWN - len(self.first)] if len(self.first) < SHOWN else []
-        if self.task.on_error is OnError.REPORT:
-            self.held += misfits
-            if len(self.held) >= _HELD_MISFITS:
-                self.write_misfits()
-
-    def write_misfits(self) -> None:
-        if self.held:
-            self.misfit_files += self.task.misfit_writer.write([misfit_rows(self.held)])
-            self.held = []
+                yield _placed(fitted, part.number) if self.with_places else fitted.rows
+            result.ends[part.number] = reader.end
+        if misfits:
+            result.misfit_files += self.misfit_writer.write([misfit_rows(misfits)])
 
 
 def _placed(fitted: Fitted, part: int) -> pa.Table:
     owner = pa.array(np.full(len(fitted.lines), part, np.int64))
     return fitted.rows.append_column(PART, owner).append_column(LINE, pa.array(fitted.lines))
-
-
-def misfit_rows(misfits: Sequence[Misfit]) -> pa.Table:
-    """Rejected rows as rows."""
-    given = [
-        [getattr(one, name.removeprefix(OWN_PREFIX)) for one in misfits]
-        for name, _ in _MISFIT_COLUMNS
-    ]
-    kinds = [kind for _, kind in _MISFIT_COLUMNS]
-    arrays = [pa.array(values, kind) for values, kind in zip(given, kinds, strict=True)]
-    return pa.table(arrays, names=[name for name, _ in _MISFIT_COLUMNS])
-
-
-def misfits_in(rows: pa.Table) -> Iterator[Misfit]:
-    """Rows as rejected rows."""
-    for row in rows.select([name for name, _ in _MISFIT_COLUMNS]).to_pylist():
-        yield Misfit(**{name.removeprefix(OWN_PREFIX): value for name, value in row.items()})

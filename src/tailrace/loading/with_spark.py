@@ -130,7 +130,7 @@ def _write(job: LoadJob, writer: FileWriter, read: _Read, temporary: list[str]) 
         temporary += [file.path for one in left_out for file in one.files]
         misfit_files += [file for one in left_out if one.rejected for file in one.files]
     else:
-        outcome = Outcome(loaded=sum(file.rows for file in read.files))
+        outcome = Outcome(rows=sum(file.rows for file in read.files))
         paths = [file.path for file in read.files]
         job.txn.own_objects(paths)
         written = Written(files=read.files)
