@@ -17,9 +17,10 @@ from sqlglot import exp
 from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.store.schema import Column, TableInfo
-from tailrace.views.definition import TOO_DEEP, Definition, Input, define, spelled_out, table_input
+from tailrace.views.definition import Definition, Input, define, spelled_out, table_input
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Builder, Fetch, Program
+from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.query.trees import names_in
 from tailrace.views.refresh.compiled import compiled, leaves_of
 from tests.support import duck

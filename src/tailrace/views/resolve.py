@@ -24,11 +24,10 @@ from tailrace.views.definition import (
     Input,
     ViewInput,
     define,
-    output_names,
-    reader_of,
     table_input,
     unbuilt_input,
 )
+from tailrace.views.reader import reader_of
 
 # Gives the stored table of another view by its name.
 Stored = Callable[[str], TableInfo | None]
@@ -58,15 +57,13 @@ def definition_at(
                 raise InvalidError(f"the view reads {schema}.{name}, which is not there any more")
             if upstream is None:
                 return table_input(table)
-            made = define(own["query"], finder(own), moment)
-            reader = reader_of(made, [c.name for c in table.columns])
-            return table_input(table, ViewInput(job=upstream, reader=reader, definition=made))
+            return _built(table, upstream, define(own["query"], finder(own)))
 
         return find
 
-    found = define(options["query"], finder(options), moment)
-    check_registered(runtime.spark, found.functions)
-    return found
+    definition = define(options["query"], finder(options), moment)
+    check_registered(runtime.spark, definition.functions)
+    return definition
 
 
 def finder(txn: Transaction, views: dict[str, int]) -> Find:
@@ -92,13 +89,15 @@ def finder(txn: Transaction, views: dict[str, int]) -> Find:
 
 
 def _view_input(txn: Transaction, job_id: int, options: Mapping[str, Any]) -> Input:
-    made = define(options["query"], finder(txn, {}))
+    definition = define(options["query"], finder(txn, {}))
     try:
         table = txn.info(options["table"])
     except NotFoundError:
-        names = output_names(made) or []
-        reader = reader_of(made, names)
-        given = ViewInput(job=job_id, reader=reader, definition=made)
-        return unbuilt_input(str(options["table"]), given)
-    reader = reader_of(made, [c.name for c in table.columns])
-    return table_input(table, ViewInput(job=job_id, reader=reader, definition=made))
+        view = ViewInput(job=job_id, reader=reader_of(definition, ()), definition=definition)
+        return unbuilt_input(str(options["table"]), view)
+    return _built(table, job_id, definition)
+
+
+def _built(table: TableInfo, job_id: int, definition: Definition) -> Input:
+    reader = reader_of(definition, [column.name for column in table.columns])
+    return table_input(table, ViewInput(job=job_id, reader=reader, definition=definition))

@@ -6,7 +6,9 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError
-from tailrace.views.definition import Definition, output_names, with_tables
+from tailrace.views.definition import Definition
+from tailrace.views.query.parse import with_tables
+from tailrace.views.reader import shown_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +41,7 @@ def _empty(session: Any, made: Definition, prefix: str, names: list[str]) -> Dat
     for key, given in made.inputs.items():
         if given.view is not None:
             frame = _empty(session, given.view.definition, prefix, names)
-            shown = output_names(given.view.definition) or frame.columns
+            shown = shown_names(given.view.definition) or frame.columns
             frame = frame.toDF(*shown)
         else:
             assert given.table is not None

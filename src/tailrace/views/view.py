@@ -29,14 +29,9 @@ from tailrace.store.schema import (
 )
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
-from tailrace.views.definition import (
-    VIEW,
-    Definition,
-    define,
-    moment_text,
-    reader_of,
-    reader_sql,
-)
+from tailrace.views.definition import VIEW, Definition, define
+from tailrace.views.query.moments import moment_text
+from tailrace.views.reader import reader_of, reader_sql
 from tailrace.views.refresh.choose import Strategy
 from tailrace.views.refresh.explain import Explanation, explain
 from tailrace.views.refresh.planner import FULL

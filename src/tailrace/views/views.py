@@ -20,13 +20,8 @@ from tailrace.store.schema import (
 from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.consumer import check_policy
-from tailrace.views.definition import (
-    VIEW,
-    Definition,
-    define,
-    new_table_name,
-    spelled_out,
-)
+from tailrace.views.definition import VIEW, Definition, define, spelled_out
+from tailrace.views.reader import stored_table_name
 from tailrace.views.refresh.explain import Explanation, explain
 from tailrace.views.resolve import finder
 from tailrace.views.spark_check import check_with_spark
@@ -105,7 +100,7 @@ class Views:
             "view": quoted_name(*split_name(name)),
             "query": text,
             "policy": policy,
-            "table": new_table_name(name, token),
+            "table": stored_table_name(name, token),
             "fields": made.fields,
             "checked": checked,
         }

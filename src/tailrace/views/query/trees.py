@@ -139,6 +139,11 @@ def names_in(query: exp.Expr) -> set[str]:
     return {found.name for found, _ in tables_in(query)}
 
 
+def size(tree: exp.Expr) -> int:
+    """How many parts a tree has."""
+    return sum(1 for _ in tree.walk())
+
+
 def copied(tree: exp.Expr) -> exp.Expr:
     """A copy of a tree without what the parser noted beside it."""
     root = type(tree)()

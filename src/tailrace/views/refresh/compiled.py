@@ -15,9 +15,9 @@ from sqlglot import exp
 from tailrace.spark_sql.duckdb.engine import ColumnTypes
 from tailrace.spark_sql.duckdb.type_rules import BIGINT, INT, DiffersError
 from tailrace.store.schema import Column
-from tailrace.views.definition import TOO_DEEP
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import WEIGHT, Fetch, Keys, Program
+from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.refresh.duckdb_queries import Local, local_query
 
 # With less left out before it, one of these may give less, or something else.

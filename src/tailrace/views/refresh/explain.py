@@ -12,7 +12,8 @@ from tailrace.errors import InvalidError
 from tailrace.store import changes, lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column
-from tailrace.views.definition import Definition, Input, moment_text
+from tailrace.views.definition import Definition, Input
+from tailrace.views.query.moments import moment_text
 from tailrace.views.refresh.choose import Option
 from tailrace.views.refresh.planner import Planner, Source, key_of
 

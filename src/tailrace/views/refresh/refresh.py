@@ -28,18 +28,14 @@ from tailrace.store import lookup
 from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
-from tailrace.views.definition import (
-    VIEW,
-    Definition,
-    moment_text,
-    reader_of,
-    reader_sql,
-    with_tables,
-)
+from tailrace.views.definition import VIEW, Definition
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way
 from tailrace.views.incremental.program import Builder, State
+from tailrace.views.query.moments import moment_text
+from tailrace.views.query.parse import with_tables
 from tailrace.views.query.scope import column_of
+from tailrace.views.reader import reader_of, reader_sql
 from tailrace.views.refresh.apply import Output
 from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
 from tailrace.views.refresh.execution import NeedsSparkError, Run

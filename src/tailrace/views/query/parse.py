@@ -1,0 +1,110 @@
+"""A view's query as it was written: its tree, and what it names.
+
+Always true: what `parse` gives is shared by all who read the same text. Whoever changes its tree
+changes a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+
+from tailrace import spark_sql
+from tailrace.errors import InvalidError
+from tailrace.lru import LruCache
+from tailrace.spark_sql.lexer import Lexeme, without_comments
+from tailrace.store.schema import fold, quoted_name
+from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
+from tailrace.views.query.moments import moments_in
+from tailrace.views.query.scope import balanced
+from tailrace.views.query.time_windows import READABLE, restore_windows, with_readable_windows
+from tailrace.views.query.trees import size
+
+TOO_DEEP = "the query is nested too deeply"
+# Parts of trees that are kept: about half a kilobyte each.
+_KEPT = 100_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parsed:
+    """One query in Spark SQL."""
+
+    tree: exp.Query
+    functions: tuple[Lexeme, ...]  # that it calls, and that are none of Spark's
+    tables: tuple[tuple[str, str], ...]  # schema and name of each that it reads
+    moments: tuple[str, ...]  # functions of the time that it calls
+
+
+_parsed: LruCache[Parsed] = LruCache(_KEPT, lambda parsed: size(parsed.tree))
+
+
+def parse(text: object) -> Parsed:
+    """Read a query; what is none is an InvalidError."""
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidError("a view needs a query: SELECT …")
+    return _parsed.get(text) or _parsed.put(text, parse_anew(text))
+
+
+def parse_anew(text: str) -> Parsed:
+    """Read a query that nobody else shares, from where the stack is now."""
+    try:
+        plain = with_readable_windows(without_comments(text))
+        trees = spark_sql.parse(plain)
+    except sqlglot.errors.SqlglotError as error:
+        first = (getattr(error, "errors", None) or [{"description": str(error)}])[0]
+        where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
+        raise InvalidError(f"cannot read the query: {first['description']}{where}") from error
+    except spark_sql.TooDeepError as error:
+        raise InvalidError(f"{TOO_DEEP}: {spark_sql.LIMIT}") from error
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
+    tree = trees[0]
+    functions = tuple(word for word in check_query(plain, tree) if word.text != READABLE)
+    for table, given in list(spelled_otherwise(tree)):
+        table.this.set("this", given)  # a session may tell large letters from small ones
+    restore_windows(tree)
+    for call in list(tree.find_all(exp.Localtimestamp)):
+        # Without parentheses, as sqlglot would write it, it would be a column.
+        call.replace(exp.Anonymous(this="localtimestamp", expressions=[]))
+    if tree.find(exp.Into, exp.Placeholder, exp.Parameter):
+        raise InvalidError("a view's query has no INTO and no parameters")
+    tree = balanced(tree)
+    names = {table_key(table): table_name(table) for table in tables_in(tree)}
+    return Parsed(
+        tree=tree, functions=functions, tables=tuple(names.values()), moments=moments_in(tree)
+    )
+
+
+def tables_in(tree: exp.Query) -> list[exp.Table]:
+    """The tables that a query reads: not those that a WITH defines."""
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            raise InvalidError(f"{table.sql('spark')[:60]} is not a table of the lake")
+    return named_tables(tree)
+
+
+def table_name(table: exp.Table) -> tuple[str, str]:
+    """Schema and name."""
+    if table.catalog:
+        raise InvalidError(f"{table.sql('spark')}: name a table by its schema and name")
+    return table.db or "main", table.name
+
+
+def table_key(table: exp.Table) -> str:
+    """The same for all references to a table, in whatever letters."""
+    return fold(quoted_name(*table_name(table)))
+
+
+def with_tables(tree: exp.Query, rename: Callable[[str], str]) -> exp.Query:
+    """A query over other relations: `rename` gives the new name for a table's key."""
+    renamed = tree.copy()
+    for table in tables_in(renamed):
+        key = table_key(table)
+        if not table.args.get("alias"):
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+        table.set("db", None)
+        table.set("this", exp.to_identifier(rename(key)))
+    return renamed
