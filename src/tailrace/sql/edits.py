@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.sql import names
-from tailrace.sql.door import Door
 from tailrace.sql.shown import Shown
 from tailrace.store.keys import Places, collect_places
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
@@ -28,6 +27,8 @@ from tailrace.store.transaction import Transaction
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
+
+    from tailrace.lake import Lake
 
 # What a statement's query calls the table that it changes, and whether an edit gives a new row.
 TARGET = f"{STORE_PREFIX}target"
@@ -43,7 +44,7 @@ class Edited:
 
 
 def change(
-    door: Door,
+    lake: Lake,
     txn: Transaction,
     name: str,
     sql: str,
@@ -53,14 +54,14 @@ def change(
     shown: Shown,
 ) -> Edited:
     """Apply the edits that a query over `TARGET`, the table under its alias, gives."""
-    rows = to_df(door.runtime, txn.scan(*split_name(name)), places=True)
+    rows = to_df(lake.runtime, txn.scan(*split_name(name)), places=True)
     own = name if alias == split_name(name)[1] else None
-    edits = names.frame_of(door, sql, args, given={TARGET: rows}, shown=shown, target=own)
+    edits = names.frame_of(lake, sql, args, given={TARGET: rows}, shown=shown, target=own)
     with shown.spark_faults():
-        return _apply(door, txn, name, edits)
+        return _apply(lake, txn, name, edits)
 
 
-def _apply(door: Door, txn: Transaction, name: str, edits: DataFrame) -> Edited:
+def _apply(lake: Lake, txn: Transaction, name: str, edits: DataFrame) -> Edited:
     """Take away the rows at the edits' places, and add the new ones."""
     table = txn.info(name)
     fitted_rows = edits.select(FILE, POS)
@@ -68,7 +69,7 @@ def _apply(door: Door, txn: Transaction, name: str, edits: DataFrame) -> Edited:
         kinds = {f["name"]: f["type"] for f in edits.schema.jsonValue()["fields"]}
         new = [fitted(column.name, kinds[column.name], table) for column in table.columns]
         fitted_rows = edits.select(FILE, POS, COMES, *new)
-    limit = door.runtime.settings.local_rows
+    limit = lake.runtime.settings.local_rows
     with spark_faults():
         few = fitted_rows.limit(limit + 1).toArrow()
     if few.num_rows <= limit:

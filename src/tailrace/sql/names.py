@@ -23,7 +23,6 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql import types
 from tailrace.spark_sql.lexer import RefusedError, without_comments
 from tailrace.sql import searches, system
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.script import tokens_of
 from tailrace.sql.searches import Call
@@ -36,6 +35,8 @@ from tailrace.store.spark_text import check_query, check_registered, check_setti
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tailrace.lake import Lake
 
 _WORDS_OF_A_VERSION = ("FOR", "VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "AS", "OF")
 _LARGEST = 2**63 - 1
@@ -79,7 +80,7 @@ class _Place:
 
 
 def frame_of(
-    door: Door,
+    lake: Lake,
     sql: str,
     args: Mapping[str, Any] | None = None,
     *,
@@ -97,20 +98,20 @@ def frame_of(
     sql = without_comments(searches.without_calls(sql, calls))
     tree = parse(sql, shown)
     try:
-        check_registered(door.runtime.spark, check_query(sql, tree))
+        check_registered(lake.runtime.spark, check_query(sql, tree))
     except RefusedError as error:
         span = Span(start=error.start, end=error.end)
         raise shown.fault(sql, span, error.message, hint=error.hint) from error
     _check_calls(tree, calls)
     frames_given = {fold(name): frame for name, frame in (given or {}).items()}
-    frames_given |= {call.stand_in: call.frame(door, args or {}) for call in calls}
+    frames_given |= {call.stand_in: call.frame(lake, args or {}) for call in calls}
     own = set() if target is None else {_folded(*split_name(target))}
     aliases = {call.stand_in: call.function for call in calls}
-    text, frames = _with_frames(door, sql, tree, frames_given, shown, own, aliases)
+    text, frames = _with_frames(lake, sql, tree, frames_given, shown, own, aliases)
     left = _args_left(tree, calls, args or {})
-    check_settings(door.spark, sql, tree)
+    check_settings(lake.spark, sql, tree)
     with shown.spark_faults():
-        return door.spark.sql(text, left or None, **frames)
+        return lake.spark.sql(text, left or None, **frames)
 
 
 def _check_calls(tree: exp.Expr, calls: Iterable[Call]) -> None:
@@ -175,7 +176,7 @@ def _named_tables(tree: exp.Expr) -> Iterator[_Named]:
 
 
 def _with_frames(
-    door: Door,
+    lake: Lake,
     sql: str,
     tree: exp.Expr,
     given: Mapping[str, DataFrame],
@@ -184,7 +185,7 @@ def _with_frames(
     aliases: Mapping[str, str],
 ) -> tuple[str, dict[str, DataFrame]]:
     tokens = tokens_of(sql)
-    views = {fold(view) for view in _names(door.views())}
+    views = {fold(view) for view in _names(lake.views())}
     frames: dict[str, DataFrame] = {}
     edits: list[_Edit] = []
     seen: dict[tuple[str, str | None], str] = {}
@@ -195,7 +196,7 @@ def _with_frames(
         key = (fold(named.full), version)
         if key not in seen:
             where = _Place(sql=sql, span=named.span, shown=shown)
-            frame = _frame(door, where, named, version, given, views)
+            frame = _frame(lake, where, named, version, given, views)
             if frame is None:
                 continue
             seen[key] = f"tailrace_{len(frames)}"
@@ -261,7 +262,7 @@ def _after_sample(tokens: list[Token], place: int, until: int) -> int:
 
 
 def _frame(
-    door: Door,
+    lake: Lake,
     place: _Place,
     named: _Named,
     version: str | None,
@@ -274,23 +275,23 @@ def _frame(
         return given[fold(named.name)]
     if named.tree.args.get("catalog") is not None:
         raise place.fault("a name has at most two parts: schema.name")
-    at = None if version is None else _snapshot(door, place, version)
+    at = None if version is None else _snapshot(lake, place, version)
     if fold(named.schema or "") == system.SCHEMA:
-        return _system_frame(door, place, named)
+        return _system_frame(lake, place, named)
     if fold(named.full) in views:
-        return door.view(named.full).to_df(at)
+        return lake.view(named.full).to_df(at)
     try:
-        return door.table(named.full).to_df(at)
+        return lake.table(named.full).to_df(at)
     except InvalidError as error:
         raise place.fault(str(error)) from error
     except NotFoundError as error:
-        if at is not None and fold(named.full) in {fold(name) for name in _names(door.tables())}:
+        if at is not None and fold(named.full) in {fold(name) for name in _names(lake.tables())}:
             raise place.fault(str(error)) from error
-        if at is not None and fold(named.full) in {fold(n) for n in _names(door.tables(at))}:
+        if at is not None and fold(named.full) in {fold(n) for n in _names(lake.tables(at))}:
             raise place.fault(f"{named.full} has been dropped since") from error
-        if named.schema is None and _is_the_owners(door.runtime, named.name):
+        if named.schema is None and _is_the_owners(lake.runtime, named.name):
             return None
-        known = [*door.tables(), *door.views()]
+        known = [*lake.tables(), *lake.views()]
         shown = named.full if named.schema is not None else f"main.{named.name}"
         near = nearest(shown, known) or nearest(named.name, [n.rpartition(".")[2] for n in known])
         raise place.fault(
@@ -311,18 +312,18 @@ def _is_the_owners(runtime: Runtime, name: str) -> bool:
     return bool(session.catalog.tableExists(types.quote(name)))
 
 
-def _system_frame(door: Door, place: _Place, named: _Named) -> DataFrame:
+def _system_frame(lake: Lake, place: _Place, named: _Named) -> DataFrame:
     if fold(named.name) not in system.TABLES:
         raise place.fault(
             f"there is no table tailrace.{named.name}{nearest(named.name, system.TABLES)}",
             valid=[f"tailrace.{name}" for name in system.TABLES],
         )
     kinds = pa.schema(list(system.TABLES[fold(named.name)].items()))
-    rows = pa.Table.from_pylist(system.rows(door.runtime, fold(named.name)), schema=kinds)
-    return local_frame(door.runtime, rows)
+    rows = pa.Table.from_pylist(system.rows(lake.runtime, fold(named.name)), schema=kinds)
+    return local_frame(lake.runtime, rows)
 
 
-def _snapshot(door: Door, place: _Place, version: str) -> int:
+def _snapshot(lake: Lake, place: _Place, version: str) -> int:
     """The snapshot that `VERSION AS OF …` or `TIMESTAMP AS OF …` means."""
     kind, _, value = version.partition(" ")
     if not value:
@@ -337,7 +338,7 @@ def _snapshot(door: Door, place: _Place, version: str) -> int:
         hint = "write it like '2026-01-31 12:00:00', in UTC if it names no zone"
         raise place.fault(f"{value!r} is no time", hint=hint) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    found = [one.id for one in door.snapshots() if one.time <= moment]
+    found = [one.id for one in lake.snapshots() if one.time <= moment]
     if not found:
         raise place.fault(f"the lake has no snapshot as old as {value}")
     return int(found[-1])

@@ -19,7 +19,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.literals import NotALiteralError, value_of
 from tailrace.sql.script import tokens_of
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tailrace.indexes.index import Index
+    from tailrace.lake import Lake
 
 # What each function is called with. The first two are needed, the first three go without names.
 FUNCTIONS = {
@@ -80,10 +80,10 @@ class Call:
 
     # --- doing it ---------------------------------------------------------------------------
 
-    def frame(self, door: Door, args: Mapping[str, Any]) -> DataFrame:
+    def frame(self, lake: Lake, args: Mapping[str, Any]) -> DataFrame:
         """What is found: all columns of the table, and the score."""
         given = {name: self._value(name, args) for name in self.arguments}
-        index = self._index(door, given.pop("index"))
+        index = self._index(lake, given.pop("index"))
         query = given.pop(FUNCTIONS[self.function][1])
         highlight = given.pop("highlight", False)
         try:
@@ -93,14 +93,14 @@ class Call:
         except (InvalidError, NotFoundError) as error:
             raise self.fault(str(error)) from error
         added = [name for name in rows.column_names if name not in columns]
-        return local_frame(door.runtime, rows.select([*columns, *added]))
+        return local_frame(lake.runtime, rows.select([*columns, *added]))
 
-    def _index(self, door: Door, name: str) -> Index:
+    def _index(self, lake: Lake, name: str) -> Index:
         try:
-            index = door.find_index(name)
+            index = lake.find_index(name)
         except NotFoundError as error:
-            known = {one.name for one in door.indexes()}
-            near = nearest(name, known | {f"{one.table}.{one.name}" for one in door.indexes()})
+            known = {one.name for one in lake.indexes()}
+            near = nearest(name, known | {f"{one.table}.{one.name}" for one in lake.indexes()})
             hint = "SHOW INDEXES lists what there is"
             raise self.fault(f"there is no index {name}{near}", "index", hint=hint) from error
         except InvalidError as error:

@@ -1,16 +1,15 @@
 """The statements, by the words that they begin with.
 
 Each module gives a function that reads a statement from a cursor, and the value that it makes of
-it, which has a `run(door)`.
+it, which has a `run(lake)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.result import Result
 from tailrace.sql.statements import (
     alter,
@@ -28,11 +27,14 @@ from tailrace.sql.statements import (
     views,
 )
 
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
+
 
 class Runnable(Protocol):
     """A statement that was read and may be run."""
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result: ...
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result: ...
 
 
 Reader = Callable[[Cursor], Runnable]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.result import Result, done
 from tailrace.sql.statements.columns import read_type
 from tailrace.store.table import Table
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +23,11 @@ class Alter:
     what: str  # for the message
     changes: tuple[Callable[[Table], Any], ...]
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        with door.transaction() as txn:
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        with lake.transaction() as txn:
             for change in self.changes:
                 change(txn.table(self.name))
-        return done(lambda: door.spark, f"{self.name}: {self.what}", snapshot=txn.snapshot)
+        return done(lambda: lake.spark, f"{self.name}: {self.what}", snapshot=txn.snapshot)
 
 
 def read(cursor: Cursor) -> Alter:

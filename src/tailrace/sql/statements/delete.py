@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
 from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.store.schema import FILE, POS, split_name
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +27,12 @@ class Delete:
     alias: str
     where: Span | None
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         where = "true" if self.where is None else self.cursor.cut(self.where)
         shown = Shown(text=self.cursor.text)
-        with door.transaction() as txn:
+        with lake.transaction() as txn:
             found = edits.change(
-                door,
+                lake,
                 txn,
                 self.name,
                 f"SELECT {FILE}, {POS} FROM {edits.TARGET} AS {quote(self.alias)} WHERE ({where})",
@@ -40,7 +42,7 @@ class Delete:
             )
         count = found.removed
         message = f"{count:,} {'row' if count == 1 else 'rows'} deleted from {self.name}"
-        return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)
+        return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
 
 
 def read(cursor: Cursor) -> Delete:

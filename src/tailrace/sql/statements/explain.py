@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tailrace.sql import names
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.result import Result, listed
 from tailrace.sql.statements import query
 from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.views import CreateView, read_create
 from tailrace.views.refresh.explain import Explanation
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +26,8 @@ class ExplainView:
 
     name: str
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        return _explained(door, door.view(self.name).explain())
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        return _explained(lake, lake.view(self.name).explain())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,8 @@ class ExplainCreate:
 
     create: CreateView
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        return _explained(door, self.create.explain(door))
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        return _explained(lake, self.create.explain(lake))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +46,10 @@ class ExplainQuery:
 
     query: Query
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
-        frame = names.frame_of(door, self.query.sql, args, shown=self.query.shown)
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
+        frame = names.frame_of(lake, self.query.sql, args, shown=self.query.shown)
         text = _plan(frame)
-        return listed(lambda: door.spark, [{"plan": text}], {"plan": pa.string()}, text=text)
+        return listed(lambda: lake.spark, [{"plan": text}], {"plan": pa.string()}, text=text)
 
 
 def _plan(frame: Any) -> str:
@@ -61,10 +63,10 @@ def _plan(frame: Any) -> str:
     return said.getvalue().strip()
 
 
-def _explained(door: Door, made: Explanation) -> Result:
+def _explained(lake: Lake, made: Explanation) -> Result:
     text = str(made)
     return listed(
-        lambda: door.spark, [{"explanation": text}], {"explanation": pa.string()}, text=text
+        lambda: lake.spark, [{"explanation": text}], {"explanation": pa.string()}, text=text
     )
 
 

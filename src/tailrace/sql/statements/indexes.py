@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.result import Result, done
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
 from tailrace.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 # The options of each kind, and those of the job that keeps an index up to date.
 KINDS = {
@@ -38,22 +40,22 @@ class CreateIndex:
     columns: tuple[tuple[str, Span], ...]
     options: Options
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        self._check_columns(door)
-        if self.if_not_exists and _exists(door, self.table, self.name):
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        self._check_columns(lake)
+        if self.if_not_exists and _exists(lake, self.table, self.name):
             message = f"the index {self.name} on {self.table} exists already"
-            return done(lambda: door.spark, message)
-        with door.transaction() as txn:
-            self.add(door, txn)
+            return done(lambda: lake.spark, message)
+        with lake.transaction() as txn:
+            self.add(lake, txn)
         message = (
             f"index {self.name} on {self.table} created; tailrace serve, or REFRESH INDEX, "
             "builds it"
         )
-        return done(lambda: door.spark, message)
+        return done(lambda: lake.spark, message)
 
-    def add(self, door: Door, txn: Transaction) -> None:
+    def add(self, lake: Lake, txn: Transaction) -> None:
         """Create it as part of a transaction."""
-        door.add_index(
+        lake.add_index(
             txn,
             self.table,
             self.name,
@@ -64,10 +66,10 @@ class CreateIndex:
             priority=self.options.priority(),
         )
 
-    def _check_columns(self, door: Door) -> None:
-        if fold(self.table) in map(fold, door.views()):
+    def _check_columns(self, lake: Lake) -> None:
+        if fold(self.table) in map(fold, lake.views()):
             raise InvalidError(f"{self.table} is a view: an index is of a table")
-        self.check_columns(list(door.table(self.table).columns))
+        self.check_columns(list(lake.table(self.table).columns))
 
     def check_columns(self, known: Sequence[str]) -> None:
         """Said here, where the place of a wrong name is known."""
@@ -88,12 +90,12 @@ class DropIndex:
     table: str
     if_exists: bool
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and not _exists(door, self.table, self.name):
-            return done(lambda: door.spark, f"there is no index {self.name} on {self.table}")
-        door.table(self.table)  # says better what there is not
-        door.drop_index(self.table, self.name)
-        return done(lambda: door.spark, f"index {self.name} on {self.table} dropped")
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and not _exists(lake, self.table, self.name):
+            return done(lambda: lake.spark, f"there is no index {self.name} on {self.table}")
+        lake.table(self.table)  # says better what there is not
+        lake.drop_index(self.table, self.name)
+        return done(lambda: lake.spark, f"index {self.name} on {self.table} dropped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +106,9 @@ class RefreshIndex:
     table: str
     full: bool
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        door.table(self.table)
-        index = door.index(self.table, self.name)
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        lake.table(self.table)
+        index = lake.index(self.table, self.name)
         index.wait()
         if self.full:
             index.rebuild()
@@ -117,12 +119,12 @@ class RefreshIndex:
             f"{self.name} on {self.table}: {now.rows:,} rows in {segments}, "
             f"as of snapshot {now.watermark}"
         )
-        return done(lambda: door.spark, message, facts)
+        return done(lambda: lake.spark, message, facts)
 
 
-def _exists(door: Door, table: str, name: str) -> bool:
+def _exists(lake: Lake, table: str, name: str) -> bool:
     try:
-        door.index(table, name)
+        lake.index(table, name)
     except NotFoundError:
         return False
     return True

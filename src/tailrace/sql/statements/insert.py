@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,13 +13,15 @@ from tailrace.errors import InvalidError
 from tailrace.spark_sql.types import spark_type
 from tailrace.sql import names
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.edits import fitted
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.store.schema import Column, TableInfo, fold
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 # Twice what a decimal may have: enough to round any of them.
 _DIGITS = 77
@@ -34,23 +36,23 @@ class Insert:
     columns: tuple[tuple[str, Span], ...]  # empty: all, in their order
     query: Span
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         sql = self.cursor.cut(self.query)
         shown = Shown(text=self.cursor.text, offset=self.query.start)
-        with door.transaction() as txn:
+        with lake.transaction() as txn:
             table = txn.info(self.name)
             into = self._targets(table)
             try:
                 given = rows_of(names.parse(sql, shown), args)
             except NotALiteralError:
-                frame = names.frame_of(door, sql, args, shown=shown)
+                frame = names.frame_of(lake, sql, args, shown=shown)
                 with shown.spark_faults():
                     txn.table(self.name).append(self._fitted(table, into, frame))
             else:
                 txn.table(self.name).append(self._rows(table, into, given))
             count = sum(rows for _, rows, _ in txn.written())
         message = f"{count:,} {'row' if count == 1 else 'rows'} inserted into {self.name}"
-        return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)
+        return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
 
     def _targets(self, table: TableInfo) -> list[Column]:
         if not self.columns:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.result import Result, done
 from tailrace.views.definition import VIEW
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +22,14 @@ class ChangeJob:
     table: str
     name: str
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        change = getattr(door.jobs, self.verb)
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        change = getattr(lake.jobs, self.verb)
         if self.name == VIEW:
-            door.view(self.table)  # says better what there is not
+            lake.view(self.table)  # says better what there is not
         change(self.table, self.name)
-        state = door.jobs.status(self.table, self.name).state
+        state = lake.jobs.status(self.table, self.name).state
         shown = self.table if self.name == VIEW else f"{self.name} on {self.table}"
-        return done(lambda: door.spark, f"the job of {shown} is {state}")
+        return done(lambda: lake.spark, f"the job of {shown} is {state}")
 
 
 def _read(cursor: Cursor, verb: str) -> ChangeJob:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.spark_sql.determinism import NONDETERMINISTIC
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
 from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.sql.statements.update import Assignment, new_values, read_sets
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 # Marks the rows of the source, among those of the join.
 _FROM_SOURCE = f"{STORE_PREFIX}source"
@@ -46,12 +48,12 @@ class Merge:
     on: Span
     clauses: tuple[Clause, ...]
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         shown = Shown(text=self.cursor.text)
-        with door.transaction() as txn:
+        with lake.transaction() as txn:
             table = txn.info(self.name)
             found = edits.change(
-                door,
+                lake,
                 txn,
                 self.name,
                 self._sql(table),
@@ -61,7 +63,7 @@ class Merge:
             )
         message = f"{self.name}: {found.removed:,} rows went, {found.added:,} rows came"
         facts = {"removed": found.removed, "added": found.added}
-        return done(lambda: door.spark, message, facts, snapshot=txn.snapshot)
+        return done(lambda: lake.spark, message, facts, snapshot=txn.snapshot)
 
     def _sql(self, table: TableInfo) -> str:
         target, source = quote(self.alias), quote(self.source_alias)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.sql import names
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.result import Result
 from tailrace.sql.shown import Shown
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +22,9 @@ class Query:
     sql: str
     shown: Shown
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
-        frame = names.frame_of(door, self.sql, args, shown=self.shown)
-        return Result(spark=lambda: door.spark, frame=frame, shown=self.shown)
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
+        frame = names.frame_of(lake, self.sql, args, shown=self.shown)
+        return Result(spark=lambda: lake.spark, frame=frame, shown=self.shown)
 
 
 def read(cursor: Cursor) -> Query:

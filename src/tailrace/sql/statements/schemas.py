@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.result import Result, done
 from tailrace.store.schema import fold
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +21,11 @@ class CreateSchema:
     name: str
     if_not_exists: bool
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        if self.if_not_exists and fold(self.name) in map(fold, door.schemas()):
-            return done(lambda: door.spark, f"the schema {self.name} exists already")
-        snapshot = door.create_schema(self.name)
-        return done(lambda: door.spark, f"schema {self.name} created", snapshot=snapshot)
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_not_exists and fold(self.name) in map(fold, lake.schemas()):
+            return done(lambda: lake.spark, f"the schema {self.name} exists already")
+        snapshot = lake.create_schema(self.name)
+        return done(lambda: lake.spark, f"schema {self.name} created", snapshot=snapshot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +35,11 @@ class DropSchema:
     name: str
     if_exists: bool
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and fold(self.name) not in map(fold, door.schemas()):
-            return done(lambda: door.spark, f"there is no schema {self.name}")
-        snapshot = door.drop_schema(self.name)
-        return done(lambda: door.spark, f"schema {self.name} dropped", snapshot=snapshot)
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and fold(self.name) not in map(fold, lake.schemas()):
+            return done(lambda: lake.spark, f"there is no schema {self.name}")
+        snapshot = lake.drop_schema(self.name)
+        return done(lambda: lake.spark, f"schema {self.name} dropped", snapshot=snapshot)
 
 
 def read_create(cursor: Cursor) -> CreateSchema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,7 +12,6 @@ from tailrace.errors import NotFoundError
 from tailrace.spark_sql.types import spark_type
 from tailrace.sql import names
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
 from tailrace.sql.result import Result, done, listed
 from tailrace.sql.statements.columns import read_type
@@ -20,6 +19,9 @@ from tailrace.sql.statements.indexes import CreateIndex, read_in_table
 from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.query import read as read_query
 from tailrace.store.schema import fold
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 _AFTER_A_TYPE = (
     "NOT",
@@ -47,23 +49,23 @@ class CreateTable:
     indexes: tuple[CreateIndex, ...] = ()
     query: Query | None = None
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
-        if self.if_not_exists and _exists(door, self.name):
-            return done(lambda: door.spark, f"the table {self.name} exists already")
-        with door.transaction() as txn:
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
+        if self.if_not_exists and _exists(lake, self.name):
+            return done(lambda: lake.spark, f"the table {self.name} exists already")
+        with lake.transaction() as txn:
             columns: Any = dict(self.columns)
             frame = None
             if self.query is not None:
-                frame = names.frame_of(door, self.query.sql, args, shown=self.query.shown)
+                frame = names.frame_of(lake, self.query.sql, args, shown=self.query.shown)
                 columns = frame.schema
             table = txn.create_table(self.name, columns, primary_key=self.key)
             for index in self.indexes:
-                index.add(door, txn)
+                index.add(lake, txn)
             if frame is not None:
                 assert self.query is not None
                 with self.query.shown.spark_faults():
                     table.append(frame)
-        return done(lambda: door.spark, f"table {self.name} created", snapshot=txn.snapshot)
+        return done(lambda: lake.spark, f"table {self.name} created", snapshot=txn.snapshot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +76,11 @@ class DropTable:
     if_exists: bool
     cascade: bool
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and not _exists(door, self.name):
-            return done(lambda: door.spark, f"there is no table {self.name}")
-        snapshot = door.drop_table(self.name, cascade=self.cascade)
-        return done(lambda: door.spark, f"table {self.name} dropped", snapshot=snapshot)
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and not _exists(lake, self.name):
+            return done(lambda: lake.spark, f"there is no table {self.name}")
+        snapshot = lake.drop_table(self.name, cascade=self.cascade)
+        return done(lambda: lake.spark, f"table {self.name} dropped", snapshot=snapshot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +89,14 @@ class Describe:
 
     name: str
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        if fold(self.name) in map(fold, door.views()):
-            columns = door.view(self.name).columns
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if fold(self.name) in map(fold, lake.views()):
+            columns = lake.view(self.name).columns
             rows: list[dict[str, Any]] = [
                 {"column": n, "type": k, "nullable": True, "key": None} for n, k in columns.items()
             ]
         else:
-            table = door.table(self.name).info
+            table = lake.table(self.name).info
             rows = [
                 {
                     "column": column.name,
@@ -107,12 +109,12 @@ class Describe:
         kinds = {
             "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64()
         }  # fmt: skip
-        return listed(lambda: door.spark, rows, kinds)
+        return listed(lambda: lake.spark, rows, kinds)
 
 
-def _exists(door: Door, name: str) -> bool:
+def _exists(lake: Lake, name: str) -> bool:
     try:
-        door.table(name)
+        lake.table(name)
     except NotFoundError:
         return False
     return True

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.result import Result, done
 from tailrace.sql.shown import Shown
 from tailrace.store.schema import FILE, POS, TableInfo, fold, split_name
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +37,10 @@ class Update:
     sets: tuple[Assignment, ...]
     where: Span | None
 
-    def run(self, door: Door, args: Mapping[str, Any]) -> Result:
+    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         cut = self.cursor.cut
         shown = Shown(text=self.cursor.text)
-        with door.transaction() as txn:
+        with lake.transaction() as txn:
             table = txn.info(self.name)
             values = new_values(self.cursor, table, self.sets)
             items = ", ".join(
@@ -49,7 +51,7 @@ class Update:
             )
             where = f" WHERE ({cut(self.where)})" if self.where is not None else ""
             found = edits.change(
-                door,
+                lake,
                 txn,
                 self.name,
                 f"SELECT {FILE}, {POS}, true AS {edits.COMES}, {items} "
@@ -60,7 +62,7 @@ class Update:
             )
         count = found.removed
         message = f"{count:,} {'row' if count == 1 else 'rows'} updated in {self.name}"
-        return done(lambda: door.spark, message, {"rows": count}, snapshot=txn.snapshot)
+        return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
 
 
 def new_values(cursor: Cursor, table: TableInfo, sets: tuple[Assignment, ...]) -> dict[str, Span]:

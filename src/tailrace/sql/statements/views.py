@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tailrace.sql.cursor import Cursor
-from tailrace.sql.door import Door
 from tailrace.sql.fault import Span
 from tailrace.sql.result import Result, done, listed
 from tailrace.sql.searches import calls_of
@@ -18,6 +17,9 @@ from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
 from tailrace.views.consumer import POLICIES
 from tailrace.views.refresh.explain import Explanation
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
 
 _OPTIONS = ("trigger", "interval", "policy", "priority")
 
@@ -33,10 +35,10 @@ class CreateView:
     options: Options
     query: Span
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        if self.if_not_exists and fold(self.name) in map(fold, door.views()):
-            return done(lambda: door.spark, f"the view {self.name} exists already")
-        made = door.create_view(
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_not_exists and fold(self.name) in map(fold, lake.views()):
+            return done(lambda: lake.spark, f"the view {self.name} exists already")
+        made = lake.create_view(
             self.name,
             self._query(),
             trigger=self.options.trigger(),
@@ -49,10 +51,10 @@ class CreateView:
         )
         if not made.is_checked:
             message += " (Spark has not checked its query: no session is running)"
-        return done(lambda: door.spark, message)
+        return done(lambda: lake.spark, message)
 
-    def explain(self, door: Door) -> Explanation:
-        return door.explain(self._query(), policy=self._policy())
+    def explain(self, lake: Lake) -> Explanation:
+        return lake.explain(self._query(), policy=self._policy())
 
     def _query(self) -> str:
         text = self.cursor.cut(self.query)
@@ -80,11 +82,11 @@ class DropView:
     if_exists: bool
     cascade: bool
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and fold(self.name) not in map(fold, door.views()):
-            return done(lambda: door.spark, f"there is no view {self.name}")
-        door.drop_view(self.name, cascade=self.cascade)
-        return done(lambda: door.spark, f"view {self.name} dropped")
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and fold(self.name) not in map(fold, lake.views()):
+            return done(lambda: lake.spark, f"there is no view {self.name}")
+        lake.drop_view(self.name, cascade=self.cascade)
+        return done(lambda: lake.spark, f"view {self.name} dropped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +96,8 @@ class RefreshView:
     name: str
     full: bool
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        view = door.view(self.name)
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        view = lake.view(self.name)
         did = view.refresh(full=self.full)
         facts = {
             "strategy": did.strategy,
@@ -108,7 +110,7 @@ class RefreshView:
             f"{self.name}: {did.strategy}, {did.rows_read:,} rows read, "
             f"{did.rows_written:,} written, {did.seconds:.2f} s"
         )
-        return done(lambda: door.spark, message, facts)
+        return done(lambda: lake.spark, message, facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,10 +119,10 @@ class VerifyView:
 
     name: str
 
-    def run(self, door: Door, _args: Mapping[str, Any]) -> Result:
-        report = door.view(self.name).verify()
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        report = lake.view(self.name).verify()
         row = {name: getattr(report, name) for name in _REPORT}
-        return listed(lambda: door.spark, [row], _REPORT, text=str(report))
+        return listed(lambda: lake.spark, [row], _REPORT, text=str(report))
 
 
 _REPORT = {
