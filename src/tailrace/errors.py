@@ -1,13 +1,44 @@
 """The errors that Tailrace raises, told apart by what the caller does next.
 
 Each survives pickling, because errors cross the border between Spark's workers and the driver.
+What to do about one is a value (`fixes`); `str(error)` words it for Python, or for the front door
+that the error came through.
 """
 
 from __future__ import annotations
 
+from tailrace.fixes import Action, Fix, Words, in_python
+
 
 class TailraceError(Exception):
     """The root of every error that Tailrace raises on purpose."""
+
+    # What to do about it, if that depends on the reader's language.
+    fix: Fix | None = None
+    _words: Words | None = None
+
+    def __init__(self, *args: object, fix: Fix | None = None) -> None:
+        super().__init__(*args)
+        self.fix = fix
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, without the fix."""
+        return super().__str__()
+
+    def said(self, words: Words) -> str:
+        """The whole message, with the fix in these words."""
+        if self.fix is None:
+            return self.problem
+        mark = ";" if ": " in self.problem else ":"
+        return f"{self.problem}{mark} {words(self.fix)}"
+
+    def use(self, words: Words) -> None:
+        """Have `str(error)` use a front door's words. Of several doors, the first counts."""
+        self._words = self._words or words
+
+    def __str__(self) -> str:
+        return self.said(self._words or in_python)
 
 
 class InvalidError(TailraceError):
@@ -33,14 +64,14 @@ class CommitUnknownError(TailraceError):
     """
 
     def __init__(self, transaction_id: str) -> None:
-        super().__init__(transaction_id)
+        super().__init__(transaction_id, fix=Fix(Action.ASK_FOR_OUTCOME, transaction_id))
         self.transaction_id = transaction_id
 
-    def __str__(self) -> str:
+    @property
+    def problem(self) -> str:
         return (
             f"the catalog went away during the commit of the transaction {self.transaction_id}, "
-            "and it is not known whether it happened: before trying again, ask "
-            f"lake.outcome({self.transaction_id!r})"
+            "and it is not known whether it happened"
         )
 
 

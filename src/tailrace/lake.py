@@ -23,6 +23,7 @@ from tailrace.clock import Clock, SystemClock
 from tailrace.closing import Closing
 from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.fixes import Action, Fix
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, absolute, normalize_data_path
 from tailrace.propagation import purging
@@ -229,9 +230,10 @@ class Lake(Closing):
             newest = lookup.newest_snapshot(connection)
             if not lookup.table_exists(connection, schema, plain, newest, self._runtime.tenant):
                 if lookup.find_view(connection, schema, plain, newest, self._runtime.tenant):
-                    raise InvalidError(f"{schema}.{plain} is a view: lake.view({name!r})")
+                    fix = Fix(Action.READ_VIEW, name)
+                    raise InvalidError(f"{schema}.{plain} is a view", fix=fix)
                 raise NotFoundError(
-                    f"there is no table {schema}.{plain}: lake.tables() lists what there is"
+                    f"there is no table {schema}.{plain}", fix=Fix(Action.LIST_TABLES)
                 )
         return Table(self._runtime, schema, plain, begin=self.transaction)
 

@@ -121,7 +121,7 @@ def test_a_lake_that_duckdb_made_is_refused(sqlite_lake_args: LakeArgs) -> None:
 
 
 def test_the_place_of_the_objects_is_the_catalogs_word(postgres_url: str, tmp_path: Path) -> None:
-    with pytest.raises(tailrace.InvalidError, match="needs data="):
+    with pytest.raises(tailrace.InvalidError, match="give data="):
         tailrace.connect(postgres_url)
     tailrace.connect(postgres_url, data=tmp_path / "a").close()
     tailrace.connect(postgres_url).close()

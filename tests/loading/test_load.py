@@ -309,7 +309,7 @@ def test_objects_are_loaded_from_the_lakes_storage(tmp_path: Path, s3_bucket: S3
         ('[{"id": 1}]', {"format": "json"}, "a.csv is one JSON array"),
         ("id", {"format": "parquet"}, "a.csv is not a Parquet file"),
         ("id\n1\n", {"primary_key": "name"}, "main.t has the primary key id, not name"),
-        ("", {"on_error": "report"}, "a report file and on_error='report' go together"),
+        ("", {"on_error": "report"}, "give report= and on_error='report', or neither"),
         ("", {"on_error": "stop"}, "on_error is one of abort, skip, report, not 'stop'"),
         ("", {"delimiter": ",,"}, "delimiter is a single ASCII character"),
         ("", {"time_zone": "Berlin"}, "there is no time zone 'Berlin'"),

@@ -126,7 +126,9 @@ def test_an_index_is_refreshed_and_shown(lake: tailrace.Lake) -> None:
 
 
 def test_a_search_before_the_index_is_built_says_what_to_do(lake: tailrace.Lake) -> None:
-    with pytest.raises(tailrace.UnavailableError, match="REFRESH INDEX builds it now"):
+    with pytest.raises(
+        tailrace.UnavailableError, match=r"REFRESH INDEX note_ft ON sales\.orders builds it now"
+    ):
         lake.sql("SELECT * FROM fulltext_search('note_ft', 'late')")
     with pytest.raises(tailrace.InvalidError, match=r"say how long .* WITH \(dimension = 128\)"):
         lake.sql("CREATE TABLE empty (v ARRAY<FLOAT>); CREATE INDEX e ON empty USING VECTOR (v)")

@@ -17,6 +17,7 @@ from tailrace.catalog import system_views
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.errors import InvalidError
+from tailrace.fixes import Action, Fix
 
 FORMAT_VERSION = "1.0"
 _IS_DATA_PATH = sa.and_(t.lake_metadata.c.key == "data_path", t.lake_metadata.c.scope.is_(None))
@@ -112,8 +113,8 @@ def open_catalog(
         stored = beside
     if data_path is not None and data_path != stored:
         raise InvalidError(
-            f"this lake's objects are in {stored!r}, not in {data_path!r}: "
-            "leave data= out, or give the same place"
+            f"this lake's objects are in {stored!r}, not in {data_path!r}",
+            fix=Fix(Action.LEAVE_DATA_OUT),
         )
     return stored
 
@@ -166,7 +167,9 @@ def _migrate(
     if found is None:
         place = data_path or beside
         if place is None:
-            raise InvalidError("a new lake on PostgreSQL needs data=: a directory or s3://bucket/…")
+            raise InvalidError(
+                "a new lake on PostgreSQL needs a place for its objects", fix=Fix(Action.GIVE_DATA)
+            )
         _first_snapshot(connection, data_path=place, now=now, creator=creator)
         if data_path is None:
             connection.execute(sa.insert(t.own_metadata).values(key="data_is_beside", value="1"))

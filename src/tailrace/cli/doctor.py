@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.address import is_directory
+from tailrace.cli.fixes import message_of
 from tailrace.cli.options import check_there, place_of
 from tailrace.cli.printing import console, document, say
 from tailrace.errors import TailraceError
@@ -91,7 +92,7 @@ def _checked(what: str, check: Callable[[], str]) -> Finding:
     except WrongError as error:
         return Finding(what=what, ok=False, found=error.found, fix=error.fix)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is what the doctor is for)
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        first = message_of(error).strip().partition("\n")[0] or type(error).__name__
         return Finding(what=what, ok=False, found=first, fix="see the message")
 
 
@@ -141,7 +142,10 @@ def _lake(place: str | None) -> Iterator[tuple[Lake | None, Finding]]:
             check_there(name, by_default=place is None)
     except TailraceError as error:
         if place is not None:
-            yield None, Finding(what="catalog", ok=False, found=str(error), fix="check --lake")
+            yield (
+                None,
+                Finding(what="catalog", ok=False, found=message_of(error), fix="check --lake"),
+            )
             return
         with tempfile.TemporaryDirectory(prefix="tailrace-doctor-") as directory:
             with connect(directory) as lake:
@@ -152,7 +156,7 @@ def _lake(place: str | None) -> Iterator[tuple[Lake | None, Finding]]:
         lake = connect(name)
     except TailraceError as error:
         fix = "check the address, and that the server runs"
-        yield None, Finding(what="catalog", ok=False, found=str(error), fix=fix)
+        yield None, Finding(what="catalog", ok=False, found=message_of(error), fix=fix)
         return
     with lake:
         kind = "PostgreSQL" if "://" in name else "SQLite"
@@ -183,7 +187,7 @@ def _storage(lake: Lake) -> str:
         storage.delete([name])
     except TailraceError as error:
         fix = "check that the place exists, and the credentials (AWS_ACCESS_KEY_ID, …)"
-        raise WrongError(str(error), fix) from error
+        raise WrongError(message_of(error), fix) from error
     if not same:
         raise WrongError("what was written is not what is read", "use another storage")
     return f"{storage.data_path}: written, read and deleted"

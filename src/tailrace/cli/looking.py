@@ -45,6 +45,7 @@ def verify(
 
     Example: tailrace verify sales.by_customer
     """
+    from tailrace.cli.fixes import in_commands
     from tailrace.cli.printing import document
     from tailrace.cli.spark import working
 
@@ -57,7 +58,7 @@ def verify(
             ok = ok and report.ok
             reports.append(report)
             if output is Output.TEXT:
-                typer.echo(str(report))
+                typer.echo(report.said(in_commands))
     if output is Output.JSON:
         document([report.to_dict() for report in reports])
     if not ok:

@@ -63,9 +63,10 @@ def main() -> None:
     try:
         app()
     except TailraceError as error:
+        from tailrace.cli.fixes import message_of
         from tailrace.cli.printing import say
 
-        say(f"error: {error}")
+        say(f"error: {message_of(error)}")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -7,29 +7,15 @@ import json
 import re
 import sys
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption, opened
-from tailrace.errors import InvalidError, TailraceError
+from tailrace.errors import InvalidError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tailrace.indexes.index import Found
-
-# What a message advises in Python, as the command line says it.
-_IN_A_SHELL = {
-    r"lake\.indexes\(\) lists": "tailrace indexes lists",
-    r"index\.wait\(\) waits for it, and does the work if nobody serves the lake": (
-        "tailrace refresh builds it now"
-    ),
-    r"index\.wait\(\) lets it": "tailrace refresh lets it",
-    r'freshness="indexed" or stale_ok=True takes': "without --latest, it takes",
-    r"index\.rebuild\(\)": "REFRESH INDEX … FULL, in tailrace sql",
-}
 
 
 def search(
@@ -82,7 +68,7 @@ def search(
         raise typer.BadParameter("it is either the newest or a snapshot", param_hint="--at")
     given = sys.stdin.read() if query == "-" else query
     started = time.monotonic()
-    with opened(lake, tenant=tenant) as found, working(found), _advice_for_a_shell():
+    with opened(lake, tenant=tenant) as found, working(found):
         asked = found.find_index(index)
         value = given if asked.using == "fulltext" else _vector(given)
         freshness = "latest" if latest else "indexed"
@@ -130,17 +116,6 @@ def _marked(text: str | None) -> Any:
     for number, part in enumerate(re.split(r"</?b>", text or "")):
         made.append(html.unescape(part), style="bold yellow" if number % 2 else "")
     return made
-
-
-@contextmanager
-def _advice_for_a_shell() -> Iterator[None]:
-    try:
-        yield
-    except TailraceError as error:
-        message = str(error)
-        for python, words in _IN_A_SHELL.items():
-            message = re.sub(python, words, message)
-        raise type(error)(message) from error
 
 
 def add_to(app: typer.Typer) -> None:

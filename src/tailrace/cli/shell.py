@@ -17,6 +17,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from tailrace import address
+from tailrace.cli.fixes import message_of
 from tailrace.cli.printing import say
 from tailrace.cli.querying import show
 from tailrace.cli.spark import CancelledError
@@ -140,6 +141,6 @@ def _run(lake: Lake, text: str, *, limit: int) -> None:
     except CancelledError:
         say("cancelled")
     except TailraceError as error:
-        say(f"error: {error}")
+        say(f"error: {message_of(error)}")
     except Exception as error:  # noqa: BLE001  (a session is not lost to a statement)
         say(f"error: {type(error).__name__}: {error}")

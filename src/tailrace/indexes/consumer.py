@@ -40,7 +40,7 @@ class IndexConsumer(Consumer):
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
     ) -> list[str]:
         if "column_ids" not in options or len(sources) != 1:
-            raise InvalidError("an index is made by lake.create_index(…), or by CREATE INDEX")
+            raise InvalidError("an index is made by lake.create_index(…)")
         definition = Definition.from_options(options)
         if definition.kind == VECTOR:
             (column,) = definition.columns_of(sources[0])

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tailrace.arguments import Name, Seconds, checked, show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
+from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import FULLTEXT, Definition
 from tailrace.indexes.reader import Hits, Opener, Reader
 from tailrace.indexes.rows import is_deterministic, matching_places, read_rows
@@ -227,8 +228,8 @@ class Index:
         assert head.watermark is not None
         if head.watermark < head.oldest:
             raise UnavailableError(
-                f"{self._label} reflects the snapshot {head.watermark}, which was purged: "
-                'freshness="latest" searches the table as it is; index.wait() builds it anew'
+                f"{self._label} reflects the snapshot {head.watermark}, which was purged",
+                fix=self._fix(Action.SEARCH_LATEST),
             )
 
     def _opened(
@@ -255,8 +256,8 @@ class Index:
             if tail and state.tail_rows > most:
                 raise TailTooLongError(
                     f"{self._label} does not have {state.tail_rows:,} rows yet, and a search looks "
-                    f"at up to {most:,} beside the index (Settings.tail_rows): index.wait() lets "
-                    'it catch up; freshness="indexed" or stale_ok=True takes what it has'
+                    f"at up to {most:,} beside the index",
+                    fix=self._fix(Action.LET_INDEX_CATCH_UP),
                 )
             return opener.open(state, tail=tail)
 
@@ -267,6 +268,9 @@ class Index:
     @property
     def _label(self) -> str:
         return f"the index {self.name} on {self.table}"
+
+    def _fix(self, action: Action) -> Fix:
+        return Fix(action, self.name, self.table)
 
     def _head(self) -> Head:
         head = head_of(self._runtime, self._job_id)
@@ -291,8 +295,8 @@ class Index:
         waits = "waits for its first run" if status.state is State.NEW else f"is {status.state}"
         reason = f": {status.error}" if status.error else ""
         return UnavailableError(
-            f"{self._label} is not built yet: {rows:,} rows to index, its job {waits}"
-            f"{reason}; index.wait() waits for it, and does the work if nobody serves the lake"
+            f"{self._label} is not built yet: {rows:,} rows to index, its job {waits}{reason}",
+            fix=self._fix(Action.BUILD_INDEX),
         )
 
     # --- its state --------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import FULLTEXT, KINDS, VECTOR, Definition, define
 from tailrace.indexes.fusion import rank_fusion
 from tailrace.indexes.index import (
@@ -97,8 +98,8 @@ class Indexes:
         dimension = made.dimension or self._first_dimension(scan, column.name)
         if not dimension:
             raise InvalidError(
-                f"{info.full_name}.{column.name} holds no vector yet: say how long they will be, "
-                'with options={"dimension": 128}'
+                f"{info.full_name}.{column.name} holds no vector yet",
+                fix=Fix(Action.GIVE_DIMENSION),
             )
         if column.dimension is None:
             wrong = self._wrong(scan, info, column.name, dimension)
@@ -154,7 +155,7 @@ class Indexes:
         for index in self.all():
             if index.table == home_of(table) and fold(index.name) == fold(name):
                 return index
-        raise NotFoundError(f"{table} has no index {name!r}: lake.indexes() lists what there is")
+        raise NotFoundError(f"{table} has no index {name!r}", fix=Fix(Action.LIST_INDEXES))
 
     def named(self, name: str) -> Index:
         """By its name alone, or with its table before it: `sales.orders.note_ft`."""
@@ -170,7 +171,7 @@ class Indexes:
         if found:
             shown = ", ".join(f"{index.table}.{index.name}" for index in found)
             raise InvalidError(f"several indexes are called {name!r}: write one of {shown}")
-        raise NotFoundError(f"there is no index {name!r}: lake.indexes() lists what there is")
+        raise NotFoundError(f"there is no index {name!r}", fix=Fix(Action.LIST_INDEXES))
 
     def all(self) -> list[Index]:
         """All indexes."""

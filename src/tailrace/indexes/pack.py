@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.errors import CorruptError
+from tailrace.fixes import Action, Fix
 from tailrace.objects import Storage
 
 _CHUNK = 1 << 20
@@ -51,8 +52,8 @@ def fetch_pack(storage: Storage, path: str, checksum: str, target: Path) -> None
             copy.write(chunk)
     if digest.hexdigest() != checksum:
         raise CorruptError(
-            f"the object {storage.uri(path)} is damaged: its checksum is not the catalog's; "
-            "index.rebuild() makes the index anew"
+            f"the object {storage.uri(path)} is damaged: its checksum is not the catalog's",
+            fix=Fix(Action.REBUILD_INDEX),
         )
     with tarfile.open(packed) as tar:
         tar.extractall(target, filter="data")

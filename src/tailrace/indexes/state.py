@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import tables as t
 from tailrace.errors import NotFoundError, UnavailableError
+from tailrace.fixes import Action, Fix
 from tailrace.indexes.build import format_of
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.rowmap import Gone
@@ -81,7 +82,8 @@ def state_at(
     if old and not any_format:
         raise UnavailableError(
             f"this index was written by {old[0].format!r}, and here is {now!r}: "
-            "it is built anew in the background, or by index.rebuild()"
+            "it is built anew in the background",
+            fix=Fix(Action.REBUILD_INDEX),
         )
     if not any_format:
         definition.columns_of(table)  # one that was dropped is not searched any more

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from tailrace.arguments import Name, TableName, checked
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.fixes import Action, Fix
 from tailrace.loading import infer
 from tailrace.loading.job import LoadJob, Progress
 from tailrace.loading.layout import lay_out
@@ -158,11 +159,15 @@ def load(
 
 def _check(options: Options, report: Path | None) -> None:
     if (report is not None) != (options.on_error is OnError.REPORT):
-        raise InvalidError("a report file and on_error='report' go together: give both or neither")
+        raise InvalidError(
+            "a report needs a file to go to, and only a report does", fix=Fix(Action.NAME_REPORT)
+        )
     if report is not None:
         check_place(report)
     if options.columns is not None and options.header:
-        raise InvalidError("columns name the fields of files without a header: say header=False")
+        raise InvalidError(
+            "columns name the fields of files without a header", fix=Fix(Action.SKIP_HEADER)
+        )
     if options.quote is not None and options.quote == options.delimiter:
         raise InvalidError(f"{options.quote!r} can't both quote and delimit")
 
@@ -234,9 +239,9 @@ def _check_key(table: TableInfo, key: Sequence[str], options: Options) -> None:
     if own:
         return
     if options.on_duplicate is not OnDuplicate.REJECT:
-        option = f"on_duplicate={options.on_duplicate.value!r}"
+        fix = Fix(Action.LEAVE_OPTION_OUT, "on_duplicate", options.on_duplicate.value)
     elif options.on_existing is not OnExisting.REJECT:
-        option = f"on_existing={options.on_existing.value!r}"
+        fix = Fix(Action.LEAVE_OPTION_OUT, "on_existing", options.on_existing.value)
     else:
         return
-    raise InvalidError(f"{table.full_name} has no primary key: {option} needs one")
+    raise InvalidError(f"{table.full_name} has no primary key", fix=fix)

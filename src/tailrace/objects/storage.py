@@ -23,6 +23,7 @@ from obstore.store import from_url
 
 from tailrace.arguments import show
 from tailrace.errors import CorruptError, InvalidError, UnavailableError
+from tailrace.fixes import Action, Fix
 
 _REMOTE = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
@@ -52,10 +53,9 @@ class Storage:
                 )
             except (BaseError, TypeError, ValueError):
                 # Nothing of the error's own text: it may repeat the options, secrets among them.
-                raise InvalidError(
-                    f"cannot open {self.data_path}: check storage_options "
-                    f"({', '.join(sorted(self.options)) or 'none given'})"
-                ) from None
+                given = ", ".join(sorted(self.options)) or "none given"
+                fix = Fix(Action.CHECK_STORAGE_OPTIONS, given)
+                raise InvalidError(f"cannot open {self.data_path}", fix=fix) from None
         return self._store
 
     def uri(self, path: str) -> str:
@@ -262,8 +262,8 @@ def normalize_data_path(place: str | Path) -> str:
         return f"{absolute(unquote(parts.path))}/"
     if parts.query or parts.fragment:
         raise InvalidError(
-            "a place for objects is written as s3://bucket/prefix, without ? and #: credentials go "
-            "into storage_options or the environment"
+            "a place for objects is written as s3://bucket/prefix, without ? and #",
+            fix=Fix(Action.HIDE_CREDENTIALS),
         )
     if parts.scheme not in _REMOTE:
         raise InvalidError(f"cannot store objects at {text!r}: give a directory, file:// or s3://")
@@ -279,8 +279,8 @@ def split_place(url: str) -> SplitResult:
     # Only Azure's places have an @ (container@account), and none has a colon.
     if parts.scheme != "file" and (not parts.netloc or ":" in parts.netloc):
         raise InvalidError(
-            "a place for objects is written as s3://bucket/prefix: credentials go into "
-            "storage_options or the environment"
+            "a place for objects is written as s3://bucket/prefix",
+            fix=Fix(Action.HIDE_CREDENTIALS),
         )
     return parts
 

@@ -14,6 +14,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, InvalidError
+from tailrace.fixes import Action, Fix
 from tailrace.log import get_logger
 from tailrace.propagation import joblog, retry
 from tailrace.propagation.consumer import find_consumer
@@ -105,8 +106,8 @@ def _refuse_if_needed(downstream: Sequence[JobRecord], label: str) -> None:
     if downstream:
         names = ", ".join(one.label for one in downstream[:5])
         raise InvalidError(
-            f"{label} cannot be dropped while others read from it ({names}): "
-            "drop them first, or all of them with cascade=True"
+            f"{label} cannot be dropped while others read from it ({names})",
+            fix=Fix(Action.DROP_READERS_FIRST),
         )
 
 
@@ -124,8 +125,8 @@ def fail_followers(connection: sa.Connection, tables: list[int], now: datetime) 
     if held:
         names = ", ".join(sorted(home for home, _ in held)[:5])
         raise InvalidError(
-            f"a table cannot be dropped while {held[0][1]} read it ({names}): "
-            "drop them first, or all together with cascade=True"
+            f"a table cannot be dropped while {held[0][1]} read it ({names})",
+            fix=Fix(Action.DROP_READERS_FIRST),
         )
     for job, consumer in followers:
         if consumer is not None and consumer.goes_with_source:

@@ -23,6 +23,7 @@ from tailrace.errors import (
     NotFoundError,
     UnavailableError,
 )
+from tailrace.fixes import Action, Fix
 from tailrace.propagation import history, joblog, retry
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.dropping import Dropping, has_lost_a_source
@@ -319,7 +320,7 @@ class Jobs:
     def _find(self, connection: sa.Connection, home: str, name: str) -> JobRecord:
         job = joblog.find(connection, self._runtime.tenant, home, name)
         if job is None:
-            raise NotFoundError(f"there is no job {home}/{name}: lake.jobs.list() shows all")
+            raise NotFoundError(f"there is no job {home}/{name}", fix=Fix(Action.LIST_JOBS))
         return job
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tailrace.errors import InvalidError, UnavailableError
+from tailrace.fixes import Action, Fix
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job
 from tailrace.propagation.service import Service
@@ -37,8 +38,7 @@ class Metrics:
             self._server, self._thread = prometheus.start_http_server(port, host, registry)
         except OSError as error:
             raise UnavailableError(
-                f"cannot listen on {host}:{port}: {error.strerror}; "
-                "choose another: lake.serve(port=…, host=…)"
+                f"cannot listen on {host}:{port}: {error.strerror}", fix=Fix(Action.CHOOSE_PORT)
             ) from None
         self.port = int(self._server.server_port)
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from random import Random
 
 from tailrace import errors
+from tailrace.fixes import in_plain_words
 from tailrace.settings import Settings
 
 UNAVAILABLE, CONFLICT, TIMED_OUT, TRIGGER, UNKNOWN = 1, 2, 3, 4, 999
@@ -52,7 +53,11 @@ def code_of(error: BaseException) -> int:
 def message_of(error: BaseException) -> str:
     """An error as text that any catalog can store."""
     try:
-        message = str(error)
+        # Plain words: it is read at every door.
+        if isinstance(error, errors.TailraceError) and error.fix is not None:
+            message = error.said(in_plain_words)
+        else:
+            message = str(error)
     except Exception:  # noqa: BLE001  (a user's class: its own mistake must not hide the error)
         message = "it does not say what happened"
     text = f"{type(error).__name__}: {message}".strip()[:4000]

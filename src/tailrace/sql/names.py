@@ -24,6 +24,7 @@ from tailrace.spark_sql import types
 from tailrace.spark_sql.lexer import RefusedError, without_comments
 from tailrace.sql import searches, system
 from tailrace.sql.fault import Span, nearest
+from tailrace.sql.fixes import in_sql
 from tailrace.sql.script import tokens_of
 from tailrace.sql.searches import Call
 from tailrace.sql.shown import Shown
@@ -283,10 +284,10 @@ def _frame(
     try:
         return lake.table(named.full).to_df(at)
     except InvalidError as error:
-        raise place.fault(str(error)) from error
+        raise place.fault(error.said(in_sql)) from error
     except NotFoundError as error:
         if at is not None and fold(named.full) in {fold(name) for name in _names(lake.tables())}:
-            raise place.fault(str(error)) from error
+            raise place.fault(error.said(in_sql)) from error
         if at is not None and fold(named.full) in {fold(n) for n in _names(lake.tables(at))}:
             raise place.fault(f"{named.full} has been dropped since") from error
         if named.schema is None and _is_the_owners(lake.runtime, named.name):

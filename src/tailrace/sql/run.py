@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, TailraceError
 from tailrace.sql.cursor import Cursor
+from tailrace.sql.fixes import in_sql
 from tailrace.sql.result import Result
 from tailrace.sql.script import Statement, statements
 from tailrace.sql.statements import read
@@ -34,35 +34,5 @@ def run_one(lake: Lake, statement: Statement, args: Mapping[str, Any] | None = N
     try:
         return statement_read.run(lake, args or {})
     except TailraceError as error:
-        raise type(error)(_in_sql(str(error))) from error
-
-
-# What a message advises in Python, as SQL says it.
-_IN_SQL = {
-    r"lake\.create_schema\('(\w+)'\)": r"CREATE SCHEMA \1",
-    r"lake\.create_schema\(…\)": "CREATE SCHEMA",
-    r"lake\.tables\(\) and lake\.views\(\) list ": "SHOW TABLES and SHOW VIEWS list ",
-    r"lake\.tables\(\) lists": "SHOW TABLES lists",
-    r"lake\.views\(\) lists": "SHOW VIEWS lists",
-    r"lake\.indexes\(\) lists": "SHOW INDEXES lists",
-    r"index\.wait\(\) waits for it, and does the work if nobody serves the lake": (
-        "REFRESH INDEX builds it now"
-    ),
-    r"index\.wait\(\) lets it": "REFRESH INDEX lets it",
-    r'freshness="indexed" or stale_ok=True takes': "freshness => 'indexed' takes",
-    r"index\.rebuild\(\)": "REFRESH INDEX … FULL",
-    r'with options=\{"dimension": 128\}': "WITH (dimension = 128)",
-    r"lake\.jobs\.list\(\) shows": "SHOW JOBS shows",
-    r"cascade=True": "CASCADE",
-    r"replace=True builds": "CREATE OR REPLACE builds",
-    r"use upsert to replace rows": "use MERGE INTO to replace rows",
-    r"\brefresh\(\) it": "REFRESH it",
-    r"\bserve\(\)": "tailrace serve",
-    r"use drop_view": "use DROP MATERIALIZED VIEW",
-}
-
-
-def _in_sql(message: str) -> str:
-    for python, sql in _IN_SQL.items():
-        message = re.sub(python, sql, message)
-    return message
+        error.use(in_sql)
+        raise

@@ -20,6 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.sql.fault import Span, nearest
+from tailrace.sql.fixes import in_sql
 from tailrace.sql.literals import NotALiteralError, value_of
 from tailrace.sql.script import tokens_of
 from tailrace.sql.shown import Shown
@@ -91,7 +92,7 @@ class Call:
             columns = [column.name for column in found.reader.state.table.columns]
             rows = index.result(found, query, columns=columns, highlight=highlight)
         except (InvalidError, NotFoundError) as error:
-            raise self.fault(str(error)) from error
+            raise self.fault(error.said(in_sql)) from error
         added = [name for name in rows.column_names if name not in columns]
         return local_frame(lake.runtime, rows.select([*columns, *added]))
 
@@ -104,7 +105,7 @@ class Call:
             hint = "SHOW INDEXES lists what there is"
             raise self.fault(f"there is no index {name}{near}", "index", hint=hint) from error
         except InvalidError as error:
-            raise self.fault(str(error), "index") from error
+            raise self.fault(error.said(in_sql), "index") from error
         if index.using != _KINDS[self.function]:
             (right,) = (one for one, kind in _KINDS.items() if kind == index.using)
             raise self.fault(

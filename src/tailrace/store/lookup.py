@@ -19,6 +19,7 @@ from tailrace.arguments import show
 from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.fixes import Action, Fix
 from tailrace.spark_sql import types
 from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
 from tailrace.store.schema import Column, TableInfo
@@ -73,8 +74,8 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
     low, high = oldest_snapshot(connection), newest_snapshot(connection)
     if 0 <= at < low:
         raise NotFoundError(
-            f"the snapshot {at} was purged: this lake has {low} to {high}; "
-            "lake.configuration.snapshot_retention says how long they are kept"
+            f"the snapshot {at} was purged: this lake has {low} to {high}",
+            fix=Fix(Action.SHOW_RETENTION),
         )
     raise NotFoundError(f"there is no snapshot {at}: this lake has {low} to {high}")
 

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from tailrace.arguments import checked
 from tailrace.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from tailrace.fixes import Action, Fix
 from tailrace.store import keys as key_search
 from tailrace.store import lookup, outcome
 from tailrace.store import rows as row_checks
@@ -230,7 +231,9 @@ class Transaction:
         self._check_open()
         schema, plain = split_name(name)
         if self._peek_view(schema, plain) is not None:
-            raise InvalidError(f"{schema}.{plain} is a view, not a table: use drop_view")
+            raise InvalidError(
+                f"{schema}.{plain} is a view, not a table", fix=Fix(Action.DROP_VIEW)
+            )
         self._find_own(schema, plain).dropped = True
 
     def list_tables(self) -> list[tuple[str, str]]:
@@ -364,8 +367,8 @@ class Transaction:
                 files = [live.file for live in scan.files]
                 shown = key_search.show_keys(self._runtime, table, found, files)
                 raise InvalidError(
-                    f"{table.full_name}: these keys exist already: {shown}; "
-                    "use upsert to replace rows"
+                    f"{table.full_name}: these keys exist already: {shown}",
+                    fix=Fix(Action.UPSERT),
                 )
             work.remove(found)
         work.written.append(written)
@@ -676,9 +679,12 @@ class Transaction:
             if taken is not None and taken.tenant != self._runtime.tenant:
                 raise NotFoundError(
                     f"the tenant {self._runtime.tenant!r} has no schema {schema!r}, and that name "
-                    "is taken: lake.create_schema(…) another, and name it before the table"
+                    "is taken",
+                    fix=Fix(Action.CREATE_ANOTHER_SCHEMA),
                 )
-            raise NotFoundError(f"there is no schema {schema!r}: lake.create_schema({schema!r})")
+            raise NotFoundError(
+                f"there is no schema {schema!r}", fix=Fix(Action.CREATE_SCHEMA, schema)
+            )
         if self._peek(schema, name) is not None:
             raise InvalidError(f"the table {schema}.{name} exists already")
         if self._peek_view(schema, name) is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
+from tailrace.fixes import Action, Fix
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.store.schema import TableInfo
@@ -32,7 +33,7 @@ class ViewConsumer(Consumer):
     def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         if {**old, "policy": ""} != {**new, "policy": ""}:
             raise InvalidError(
-                "of a view only the policy can be changed: create it again with replace=True"
+                "of a view only the policy can be changed", fix=Fix(Action.CREATE_VIEW_AGAIN)
             )
         check_policy(new.get("policy"))
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
+from tailrace.fixes import Action, Fix
 from tailrace.lru import LruCache
 from tailrace.spark_sql.determinism import DAY
 from tailrace.spark_sql.lexer import Lexeme
@@ -172,8 +173,8 @@ def unbuilt_input(name: str, view: ViewInput) -> Input:
     layout = view.definition.layout
     if layout is None:
         raise InvalidError(
-            f"{name} has not been built, and its query alone does not tell its columns: "
-            "refresh() it first"
+            f"{name} has not been built, and its query alone does not tell its columns",
+            fix=Fix(Action.BUILD_VIEW, name),
         )
     unknown = exp.DataType.build("unknown")
     columns = tuple(

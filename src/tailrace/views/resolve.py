@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
 from tailrace.store import lookup
@@ -81,8 +82,8 @@ def finder(txn: Transaction, views: dict[str, int]) -> Find:
             return table_input(txn.info(full))
         except NotFoundError as error:
             raise NotFoundError(
-                f"there is no table or view {schema}.{name}: lake.tables() and lake.views() list "
-                "what there is"
+                f"there is no table or view {schema}.{name}",
+                fix=Fix(Action.LIST_TABLES_AND_VIEWS),
             ) from error
 
     return find

@@ -14,6 +14,7 @@ from sqlglot import exp
 from tailrace.arguments import Count, Seconds, checked
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
+from tailrace.fixes import Action, Fix
 from tailrace.propagation import history, joblog
 from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.history import Iteration
@@ -76,7 +77,7 @@ class View:
         with self._context.runtime.database.read() as connection:
             job = joblog.find(connection, self._context.runtime.tenant, self._home, VIEW)
         if job is None or job.kind != VIEW:
-            raise NotFoundError(f"there is no view {self.name}: lake.views() lists what there is")
+            raise NotFoundError(f"there is no view {self.name}", fix=Fix(Action.LIST_VIEWS))
         return job
 
     @property
@@ -130,10 +131,12 @@ class View:
             newest = lookup.newest_snapshot(connection)
             there = lookup.table_exists(connection, schema, plain, newest, runtime.tenant)
         if not there:
-            raise InvalidError(
-                f"the view {self.name} has not been built: refresh() it, or let serve() do it"
-            )
+            raise self._not_built()
         return Table(runtime, schema, plain, begin=self._context.begin)
+
+    def _not_built(self) -> InvalidError:
+        fix = Fix(Action.BUILD_VIEW, self.name)
+        return InvalidError(f"the view {self.name} has not been built", fix=fix)
 
     def _reader(self) -> exp.Select:
         made = self._definition()
@@ -185,11 +188,15 @@ class View:
         self._run(job, timeout)
         job = self._job()
         if job.state in (State.PAUSED, State.CANCELED):
-            raise InvalidError(f"the view {self.name} is {job.state}: resume its job first")
+            raise self._stopped(job)
         done = self._last_iteration(job.id)
         if done is None or done == before:
             return self._not_run(job)
         return done
+
+    def _stopped(self, job: JobRecord) -> InvalidError:
+        fix = Fix(Action.RESUME_VIEW, self.name, VIEW)
+        return InvalidError(f"the view {self.name} is {job.state}", fix=fix)
 
     def _last_iteration(self, job_id: int) -> Iteration | None:
         runtime = self._context.runtime
@@ -219,7 +226,7 @@ class View:
         """Note that the next run computes all of it; what runs at the moment is waited for."""
         for _ in range(_TRIES):
             if job.state in (State.PAUSED, State.CANCELED):
-                raise InvalidError(f"the view {self.name} is {job.state}: resume its job first")
+                raise self._stopped(job)
             last = replaced(job.last, memory={**job.last.memory, FULL: True})
             # An iteration that failed need not be tried again: this one takes its place.
             also = {"claim_to": None, "epoch": job.epoch + 1}
@@ -304,7 +311,7 @@ class View:
         """Compare its rows with a recompute of its query at its watermark."""
         job = self._job()
         if job.watermark is None:
-            raise InvalidError(f"the view {self.name} has not been built: refresh() it first")
+            raise self._not_built()
         return verify(self._context.runtime, job)
 
 

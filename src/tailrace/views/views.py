@@ -8,6 +8,7 @@ from typing import Any
 
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError
+from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
 from tailrace.store.schema import (
@@ -77,7 +78,7 @@ class Views:
             old = joblog.find(connection, runtime.tenant, home, VIEW)
             above = [] if old is None else joblog.downstream_of(connection, old.id)
         if old is not None and not replace:
-            raise InvalidError(f"the view {name} exists already: replace=True builds it anew")
+            raise InvalidError(f"the view {name} exists already", fix=Fix(Action.REPLACE_VIEW))
         if (fold(split_name(name)[0]), fold(split_name(name)[1])) in txn.list_tables():
             raise InvalidError(f"{name} is a table: choose another name for the view")
         if old is not None and above:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.fault import Span
+from tailrace.sql.fixes import in_sql
 from tailrace.sql.result import Result, done, listed
 from tailrace.sql.searches import calls_of
 from tailrace.sql.shown import Shown
@@ -122,7 +123,7 @@ class VerifyView:
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         report = lake.view(self.name).verify()
         row = {name: getattr(report, name) for name in _REPORT}
-        return listed(lambda: lake.spark, [row], _REPORT, text=str(report))
+        return listed(lambda: lake.spark, [row], _REPORT, text=report.said(in_sql))
 
 
 _REPORT = {

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, TailraceError
+from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog, retry
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
@@ -139,8 +140,8 @@ class Refresh:
                 if found is None or [found.id, types.spark_type(found.type)] != was:
                     what = "is gone" if found is None else "is another one now"
                     raise InvalidError(
-                        f"the view is invalid: the column {name!r} of {table} {what}; "
-                        "create the view again with replace=True"
+                        f"the view is invalid: the column {name!r} of {table} {what}",
+                        fix=Fix(Action.CREATE_VIEW_AGAIN),
                     )
 
     def _used_columns(self) -> dict[str, dict[str, list[Any]]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
+from tailrace.fixes import Action, Fix, Words, in_python
 from tailrace.propagation import joblog, versions
 from tailrace.propagation.job import JobRecord
 from tailrace.spark_sql import types
@@ -53,14 +54,16 @@ class Report:
         return asdict(self)
 
     def __str__(self) -> str:
+        return self.said(in_python)
+
+    def said(self, words: Words) -> str:
+        """The report, with what to do in a front door's words."""
         if self.ok:
             return f"{self.view}: ok, {self.rows:,} rows at snapshot {self.watermark}"
         shown = "\n".join(f"  {line}" for line in (*self.types, *self.examples))
         if self.types and not self.missing and not self.extra:
-            return (
-                f"{self.view}: DIFFERS in the types of columns; create it again with replace=True\n"
-                f"{shown}"
-            )
+            fix = words(Fix(Action.CREATE_VIEW_AGAIN, self.view))
+            return f"{self.view}: DIFFERS in the types of columns; {fix}\n{shown}"
         return (
             f"{self.view}: DIFFERS at snapshot {self.watermark}: {self.missing:,} rows are "
             f"missing, {self.extra:,} should not be there\n{shown}"
@@ -149,7 +152,8 @@ class _Recompute:
     def stored(self, options: Mapping[str, Any]) -> DataFrame:
         table = self._stored(options["table"])
         if table is None:
-            raise InvalidError(f"the view {options['view']} has not been built: refresh() it")
+            fix = Fix(Action.BUILD_VIEW, options["view"])
+            raise InvalidError(f"the view {options['view']} has not been built", fix=fix)
         with self._runtime.database.read() as connection:
             version = versions.version_at(connection, table.id, self._at)
         assert version is not None
