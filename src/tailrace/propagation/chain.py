@@ -8,7 +8,7 @@ want to run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tailrace.propagation.job import Job, Member, Work
@@ -116,14 +116,12 @@ def _join(works: list[Work], group: list[_Node], to: int) -> list[Work]:
     bundles = [tuple(members)] if len(members) > 1 else []
     rest = []
     for work in works:
-        left = [member for member in work.members if member.job.id not in members]
-        if len(left) == len(work.members):
-            rest.append(work)
-        elif work.to == to:
-            members |= {member.job.id: member for member in left}
+        left = _without(work, members)
+        if left is not None and left is not work and work.to == to:
+            members |= left.by_job
             bundles += work.together
-        elif left:
-            rest.append(work_of(left, work.to, work.together))
+        elif left is not None:
+            rest.append(left)
     return [*rest, work_of(members.values(), to, bundles)]
 
 
@@ -133,7 +131,7 @@ def _apart(works: list[Work], group: list[_Node]) -> list[Work]:
     ending = {node.job.id for node in begun}
     blocked = {n.job.id for n in group if n.job.upstream and ending.intersection(n.job.upstream)}
     planned = {job for work in works for job in work.jobs}
-    works = _without(works, blocked)
+    works = [left for work in works if (left := _without(work, blocked)) is not None]
     return works + [
         work_of([node.member], node.fixed)
         for node in begun
@@ -141,13 +139,9 @@ def _apart(works: list[Work], group: list[_Node]) -> list[Work]:
     ]
 
 
-def _without(works: list[Work], jobs: Iterable[int]) -> list[Work]:
-    gone = set(jobs)
-    found = []
-    for work in works:
-        left = [member for member in work.members if member.job.id not in gone]
-        if len(left) == len(work.members):
-            found.append(work)
-        elif left:
-            found.append(work_of(left, work.to, work.together))
-    return found
+def _without(work: Work, gone: Collection[int]) -> Work | None:
+    """A work without some jobs; None if none is left."""
+    left = [member for member in work.members if member.job.id not in gone]
+    if len(left) == len(work.members):
+        return work
+    return work_of(left, work.to, work.together) if left else None

@@ -200,9 +200,9 @@ def _check_function(name: str, function: Callable[..., Any]) -> None:
         pass  # a function in C that does not tell
 
 
-def register_consumer(name: str, made: Consumer) -> None:
+def register_consumer(name: str, consumer: Consumer) -> None:
     """Make a consumer known in this process."""
-    _registered[name] = made
+    _registered[name] = consumer
 
 
 def register_module(kind: str, module: str) -> None:

@@ -93,7 +93,7 @@ def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, 
 
 def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, int]:
     """For jobs that are behind, the last snapshot before their sources changed again."""
-    found: dict[int, int] = {}
+    until: dict[int, int] = {}
     source, file, delete = t.job_source.c, t.data_file.c, t.delete_file.c
     last_delete = sa.func.coalesce(delete.partial_max, delete.begin_snapshot)
     # Of deletes that were added to an older delete file, only the last is known.
@@ -114,5 +114,5 @@ def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, 
         for some in in_batches(ids):
             for row in connection.execute(query.where(_J.job_id.in_(some))):
                 before = row.first - 1
-                found[row.job_id] = min(found.get(row.job_id, before), before)
-    return found
+                until[row.job_id] = min(until.get(row.job_id, before), before)
+    return until

@@ -80,11 +80,11 @@ def iterations(
         ids = sa.select(t.job.c.job_id).where(t.job.c.tenant == tenant, t.job.c.home == home)
         query = query.where(c.job_id.in_(ids))
     names = [f.name for f in fields(Iteration)]
-    found = []
-    for row in connection.execute(query.limit(limit)):
-        values = {name: getattr(row, name) for name in names}
-        found.append(Iteration(**{**values, "sources": tuple(json.loads(row.sources))}))
-    return found
+    rows = connection.execute(query.limit(limit)).mappings()
+    return [
+        Iteration(**{n: row[n] for n in names} | {"sources": tuple(json.loads(row["sources"]))})
+        for row in rows
+    ]
 
 
 def usage(connection: sa.Connection, tenant: str, since: date) -> list[Usage]:

@@ -288,8 +288,8 @@ class Iterations:
 
 def _repeats(job: Job) -> bool:
     """Whether what was begun has to end where it was going to."""
-    found = find_consumer(job.kind)
-    return found is None or found.repeats_ranges
+    consumer = find_consumer(job.kind)
+    return consumer is None or consumer.repeats_ranges
 
 
 def _has_history(connection: sa.Connection, since: int | None) -> bool:

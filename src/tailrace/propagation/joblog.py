@@ -88,8 +88,8 @@ def numbers(connection: sa.Connection) -> dict[int, int]:
 def find(connection: sa.Connection, tenant: str, home: str, name: str) -> JobRecord | None:
     """The job of that name that is not dropped, or None."""
     same_name = sa.func.lower(_J.name) == sa.func.lower(name)
-    found = records(connection, _J.tenant == tenant, _J.home == home, same_name)
-    return found[0] if found else None
+    jobs = records(connection, _J.tenant == tenant, _J.home == home, same_name)
+    return jobs[0] if jobs else None
 
 
 def names_under(
@@ -149,12 +149,12 @@ def downstream_of(connection: sa.Connection, job_id: int) -> list[JobRecord]:
 def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
     """The tables that are derived by some jobs, by job."""
     c = t.job_output.c
-    found: dict[int, list[int]] = {job_id: [] for job_id in ids}
+    derived: dict[int, list[int]] = {job_id: [] for job_id in ids}
     query = sa.select(c.job_id, c.table_id).where(c.owned == 1)
-    for some in in_batches(list(found)):
+    for some in in_batches(list(derived)):
         for row in connection.execute(query.where(c.job_id.in_(some))):
-            found[row.job_id].append(row.table_id)
-    return found
+            derived[row.job_id].append(row.table_id)
+    return derived
 
 
 def outputs_of(connection: sa.Connection, job_id: int) -> set[int]:
@@ -163,9 +163,11 @@ def outputs_of(connection: sa.Connection, job_id: int) -> set[int]:
     return set(connection.execute(sa.select(c.table_id).where(c.job_id == job_id)).scalars())
 
 
-def _with_sources(connection: sa.Connection, found: Sequence[JobRecord]) -> list[tuple[Job, bool]]:
+def _with_sources(
+    connection: sa.Connection, records: Sequence[JobRecord]
+) -> list[tuple[Job, bool]]:
     # Many at once are cheaper to read as a whole.
-    ids = None if len(found) > 5000 else [job.id for job in found]
+    ids = None if len(records) > 5000 else [job.id for job in records]
     sources = sources_of(connection, ids)
     upstream = upstream_of(connection, ids)
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -178,7 +180,7 @@ def _with_sources(connection: sa.Connection, found: Sequence[JobRecord]) -> list
             ),
             job.dropped_at is not None,
         )
-        for job in found
+        for job in records
         if job.id in sources  # or its rows are just being deleted
     ]
 

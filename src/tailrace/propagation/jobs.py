@@ -77,8 +77,8 @@ class Jobs:
 
         The rest is for consumers that make jobs themselves. `upstream` are the ids of jobs whose
         output this one reads: they are brought to a snapshot before it, and in the same commit;
-        its sources include theirs. With `free_home` it is named under
-        something that is no table, and the spec has to name its sources.
+        its sources include theirs. With `free_home` it is named under something that is no
+        table, and the spec has to name its sources.
         """
         check_name(name, "job")
         wanted = complete(spec)
@@ -236,9 +236,9 @@ class Jobs:
 
     def list(self, state: str | None = None) -> Sequence[JobStatus]:
         """All jobs, or those in a state; `completed` is all that are at rest."""
-        known = [*State, State.COMPLETED]
-        if state is not None and state not in known:
-            raise InvalidError(f"no job is ever {show(state)}: {', '.join(known)}")
+        states = [*State, State.COMPLETED]
+        if state is not None and state not in states:
+            raise InvalidError(f"no job is ever {show(state)}: {', '.join(states)}")
         c = t.job.c
         conditions = [c.tenant == self._runtime.tenant]
         if state is not None:
@@ -246,8 +246,8 @@ class Jobs:
             conditions.append(c.state == stored)
         with self._runtime.database.read() as connection:
             jobs = joblog.records(connection, *conditions)
-            found = statuses(connection, jobs, common_fault(connection, self._runtime))
-        return [job for job in found if job.state == state] if state in AT_REST else found
+            known = statuses(connection, jobs, common_fault(connection, self._runtime))
+        return [job for job in known if job.state == state] if state in AT_REST else known
 
     def history(
         self, table: TableName | None = None, name: Name | None = None, *, limit: Count = 100

@@ -49,10 +49,10 @@ class Node:
         with self._runtime.database.write() as connection:
             self._timeout = configuration.read(connection).node_timeout
             same = t.node.c.node_id == self.id
-            found = connection.execute(
+            updated = connection.execute(
                 sa.update(t.node).where(same).values(heartbeat_at=now, fault=self._fault)
             )
-            if found.rowcount == 0:
+            if updated.rowcount == 0:
                 connection.execute(
                     sa.insert(t.node).values(
                         node_id=self.id,

@@ -64,12 +64,12 @@ class JobNeeds:
 
     def below(self, connection: sa.Connection, limit: int) -> Iterable[Need]:
         """The snapshots below a limit that jobs need."""
-        found = [
+        needs = [
             Need(snapshot=job.needs, who=f"the job {job.record.label}")
             for job in self._jobs(connection, limit)
             if job.needs is not None and not job.is_fresh and not job.is_stopped
         ]
-        return [*found, *self._versions_in_use(connection), *self._retained(connection)]
+        return [*needs, *self._versions_in_use(connection), *self._retained(connection)]
 
     def purging(self, connection: sa.Connection, horizon: int) -> None:
         """The horizon moves: advance the jobs that have nothing to do, and release the others."""
@@ -131,10 +131,10 @@ class JobNeeds:
         """The jobs whose watermark is below a limit."""
         behind = sa.or_(_J.watermark < limit, sa.and_(_J.watermark.is_(None), _J.claim_to < limit))
         only_some = [] if only is None else [_J.job_id.in_(list(only))]
-        found = joblog.records(connection, behind, *only_some)
-        if not found:
+        records = joblog.records(connection, behind, *only_some)
+        if not records:
             return []
-        family = _Family(connection, found, self._live(connection))
+        family = _Family(connection, records, self._live(connection))
         oldest = lookup.oldest_snapshot(connection)
         return [
             _Job(
@@ -143,7 +143,7 @@ class JobNeeds:
                 is_fresh=family.is_fresh(job),
                 is_stopped=family.is_stopped(job),
             )
-            for job in found
+            for job in records
         ]
 
 

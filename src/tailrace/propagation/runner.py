@@ -169,8 +169,8 @@ class Runner:
         return self._nodes_read + self._node_timeout / 4
 
     def _claiming(self) -> set[str]:
-        found = (self.cache.entries[job_id].job.node for job_id in self.cache.claimed)
-        return {node for node in found if node is not None}
+        nodes = (self.cache.entries[job_id].job.node for job_id in self.cache.claimed)
+        return {node for node in nodes if node is not None}
 
     def _plan(self, connection: sa.Connection, now: datetime) -> list[Work]:
         rules = Rules(

@@ -46,11 +46,11 @@ T = TypeVar("T", bound=type[Trigger])
 
 @lru_cache(maxsize=10_000)
 def _made(job_type: str, schedule: str) -> Trigger:
-    made = _registered.get(job_type)
-    if made is None:
+    kind = _registered.get(job_type)
+    if kind is None:
         return Unknown({})
     try:
-        return made(json.loads(schedule))
+        return kind(json.loads(schedule))
     except InvalidError:
         raise
     except Exception as error:
@@ -63,16 +63,16 @@ def _made(job_type: str, schedule: str) -> Trigger:
 def trigger(name: Name) -> Callable[[T], T]:
     """Register a class of triggers under the name that specs call it by."""
 
-    def register(made: T) -> T:
-        kind: object = made
-        if not (isinstance(kind, type) and issubclass(kind, Trigger)):
+    def register(kind: T) -> T:
+        given: object = kind
+        if not (isinstance(given, type) and issubclass(given, Trigger)):
             raise InvalidError(f"the trigger {name!r} must be a class derived from Trigger")
         if name in _registered and _registered[name].__module__ == __name__:
             raise InvalidError(f"{name!r} is a built-in trigger: choose another name")
-        made.name = name
-        _registered[name] = made
+        kind.name = name
+        _registered[name] = kind
         _made.cache_clear()
-        return made
+        return kind
 
     return register
 
@@ -108,7 +108,7 @@ class Periodic(Trigger):
 
 
 class Unknown(Trigger):
-    """Stands for one that this process cannot make: its jobs are left alone here."""
+    """A trigger that this process can't make. Its jobs are left alone here."""
 
 
 def make_trigger(job_type: str, schedule: Mapping[str, Any]) -> Trigger:
@@ -116,12 +116,12 @@ def make_trigger(job_type: str, schedule: Mapping[str, Any]) -> Trigger:
     try:
         return _made(job_type, json.dumps(schedule, sort_keys=True))
     except InvalidError as error:
-        # It was taken when it was registered: this process has another version of the class.
+        # It was accepted when it was registered: this process has another version of the class.
         return Unknown({"reason": str(error)})
 
 
 def check_trigger(job_type: object, schedule: object) -> None:
-    """Refuse a trigger that is not known here or does not like its schedule."""
+    """Refuse a trigger that is not known here, or a schedule that it does not accept."""
     if not isinstance(job_type, str) or job_type not in _registered:
         known = ", ".join(sorted(_registered))
         raise InvalidError(f"there is no trigger {show(job_type)}: use one of {known}")
@@ -137,9 +137,9 @@ def parse_interval(given: object) -> timedelta:
     if isinstance(given, int | float) and not isinstance(given, bool):
         seconds = float(given)
     elif isinstance(given, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", given)
-        if found:
-            seconds = float(found[1]) * _UNITS[found[2]]
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", given)
+        if match:
+            seconds = float(match[1]) * _UNITS[match[2]]
     # Also refuses what is not a number, and what no clock reaches.
     if not 0 < seconds < 86400 * 36500:
         raise InvalidError(

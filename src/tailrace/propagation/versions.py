@@ -28,13 +28,13 @@ def enter(connection: sa.Connection, claim: Claim, touched: Iterable[int], snaps
     may leave a table as it was.
     """
     owned = set(joblog.derived_by(connection, [claim.job.id])[claim.job.id])
-    made = owned.intersection(touched)
+    changed = owned.intersection(touched)
     if claim.since is None:
         query = sa.select(_V.table_id).where(_V.table_id.in_(owned))
-        made |= owned.difference(connection.execute(query).scalars())
+        changed |= owned.difference(connection.execute(query).scalars())
     rows = [
         {"table_id": table, "commit_snapshot": snapshot, "label": claim.to}
-        for table in sorted(made)
+        for table in sorted(changed)
     ]
     if rows:
         connection.execute(sa.insert(t.version), rows)
