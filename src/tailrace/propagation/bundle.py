@@ -53,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class _Consumed:
-    """One job's consumer has run; nothing is committed yet."""
+    """A job whose consumer has run; nothing is committed yet."""
 
     part: Part
     turn: Turn
@@ -74,17 +74,17 @@ class Bundle:
         execution: Execution,
         parts: Sequence[Part],
     ) -> None:
-        # As the jobs' own tenant sees the lake.
+        # It sees the lake as the tenant of the jobs does.
         self._runtime = replace(runtime, tenant=parts[0].claim.job.tenant)
         self._heartbeat, self._spark, self._execution = heartbeat, spark, execution
         self._parts = parts
         self.jobs = tuple(part.id for part in parts)
-        # Whose turn it is: who is to blame if something goes wrong.
+        # Whose turn it is, and so who is to blame if something fails.
         self.part = parts[0]
         self.turn = self._begin(parts[0])
 
     def run(self, lake: Callable[[], str]) -> list[Iteration]:
-        """Run all of it; returns what the history has of each job from now on."""
+        """Run and commit all of it; returns the history's entries. `lake` gives the lake's id."""
         with self._spark.tagged(self.turn.tag):
             return self._run(lake)
 
@@ -111,7 +111,7 @@ class Bundle:
             raise StoppedError("this iteration was stopped")
 
     def _begin(self, part: Part) -> Turn:
-        """A job's turn; each has its own time, also in a bundle."""
+        """Begin a job's turn; in a bundle, too, each job has its own time limit."""
         job, now = part.claim.job, time.monotonic()
         limit = job.timeout or self._runtime.settings.iteration_timeout.total_seconds()
         turn = self._execution.turns[self.jobs] = Turn(
@@ -141,7 +141,7 @@ class Bundle:
             options=claim.spec.consumer,
             since=claim.since,
             to=claim.to,
-            # A copy all the way down: what a try that fails does to it must leave no trace.
+            # A deep copy: a try that fails must leave no trace in it.
             memory=copy.deepcopy(claim.last.memory),
             lake=lake,
             rebuilds=part.kind is Kind.SNAPSHOT and claim.since is not None,
@@ -173,7 +173,7 @@ class Bundle:
                 self.part = one.part
                 outputs.enter(connection, one.part.claim, one.written, one.job.owned, snapshot)
                 claims.complete(connection, one.part.claim, one.job.memory)
-                # The commit is everybody's: its time is counted once.
+                # They share the commit, so its time is counted once.
                 more = time.monotonic() - consumed if one is done[-1] else 0.0
                 records.append(self._record(one, one.seconds + more))
                 history.record(connection, records[-1])

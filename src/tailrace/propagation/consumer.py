@@ -1,6 +1,7 @@
-"""Consumers: the code of a job, registered by the name that specs call it by.
+"""Consumers: the code of jobs, registered by the name that specs use.
 
-A user's is a function; the built-in kinds derive from `Consumer`, because they also make tables.
+A user's consumer is a function. The built-in kinds derive from `Consumer`, because they also create
+tables.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 @checked
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """What a consumer is told of its job."""
+    """What a consumer is told about its job."""
 
     id: int
     name: str
@@ -42,26 +43,26 @@ class JobContext:
     options: Mapping[str, Any]  # the spec's "consumer"
     since: int | None  # None at the first run
     to: int
-    # The changes since `since` were purged: it gets all rows, and what it made of others must go.
+    # The changes since `since` were purged: it gets all rows, and must replace its output.
     rebuilds: bool = False
-    # What the consumer remembers from one iteration to the next: stored in the same commit as
-    # its output, and only then. JSON.
+    # What the consumer remembers from one iteration to the next, as JSON: stored in the same commit
+    # as its output.
     memory: dict[str, Any] = field(default_factory=dict)
     is_canceled: Callable[[], bool] = lambda: False
     owned: list[str] = field(default_factory=list)  # see `owns`
-    # Rows that the consumer has read beside the changes, for the history.
+    # Rows that the consumer has read besides the changes, for the history.
     counted: list[int] = field(default_factory=list)
 
     def owns(self, table: str) -> None:
-        """Say that a table that this run makes is derived: closed to users, dropped with the job.
+        """Declare a table that this run creates as derived: closed to users, dropped with the job.
 
-        As if `Consumer.prepare` had made it, with the commit of the run.
+        As if `Consumer.prepare` had created it.
         """
         self.owned.append(table)
 
     @property
     def idempotency_key(self) -> str:
-        """The same at every try of an iteration, and never for another: for systems outside."""
+        """A key for outside systems: the same for every try of an iteration, and for no other."""
         since = "new" if self.since is None else f"{self.since}{'-anew' if self.rebuilds else ''}"
         return f"{self.lake}-{self.id}-{since}-{self.to}"
 
@@ -71,11 +72,11 @@ class Consumer:
 
     # Whether `maintain` has something to do.
     needs_maintenance = False
-    # Whether a range that failed is tried again as it was: a consumer may have told others of it.
+    # Whether a range that failed is retried as it was: outside systems may have heard of it.
     repeats_ranges = True
     # Whether changes come with the snapshot of each row.
     snapshots = False
-    # Whether its jobs are dropped with their source, rather than left with an error.
+    # Whether its jobs are dropped with their source, instead of being left with an error.
     goes_with_source = False
     # What its jobs are called, if a table can't be dropped while they follow it.
     holds_sources: str | None = None
@@ -86,7 +87,7 @@ class Consumer:
         options: Mapping[str, Any],  # noqa: ARG002
         sources: Sequence[TableInfo],  # noqa: ARG002
     ) -> list[str]:
-        """Check the options of a new job, and create the tables that it derives: their names."""
+        """Check a new job's options and create the tables that it derives; returns their names."""
         return []
 
     def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -98,11 +99,11 @@ class Consumer:
         memory: Mapping[str, Any],  # noqa: ARG002
         source: TableInfo,  # noqa: ARG002
     ) -> list[str] | None:
-        """The columns of a source that it needs, beside the key's; None for all."""
+        """The columns of a source that it needs, besides the key; None for all."""
         return None
 
     def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str | None:
-        """Apply the changes through `txn`; may return how it did it, for the history."""
+        """Apply the changes through `txn`; may return its strategy, for the history."""
         raise NotImplementedError
 
     def maintain(
@@ -112,7 +113,7 @@ class Consumer:
         job_id: int,
         stopped: Callable[[], bool],
     ) -> None:
-        """Maintain what a job has made, between its iterations; called after some of them.
+        """Maintain what a job has created; called after some of its iterations.
 
         It returns at the next opportunity when `stopped`.
         """
@@ -159,9 +160,9 @@ def consumer(
 ) -> Callable[[Function], Function]:
     """Register a function as the consumer of that name.
 
-    `columns` are those of the source that it needs (with several sources, a dict of them by
-    table); without, it gets all. With `snapshots`, rows begin with `_snapshot`, the number of the
-    snapshot that inserted or deleted each; at a first run, of the one that is read.
+    `columns` are the columns of the source that it needs (with several sources, a dict by table);
+    by default all. With `snapshots`, rows begin with `_snapshot`, the number of the snapshot that
+    inserted or deleted each; at a first run, of the one that is read.
 
         @tailrace.consumer("audit")
         def audit(changes, txn, job):
@@ -182,7 +183,7 @@ def consumer(
 
 
 def _check_function(name: str, function: Callable[..., Any]) -> None:
-    """A generator or a coroutine would do nothing, and its changes would count as delivered."""
+    """Refuse generators and coroutines: they would do nothing, and yet count as successful."""
     kinds = (
         inspect.isgeneratorfunction,
         inspect.iscoroutinefunction,
@@ -197,7 +198,7 @@ def _check_function(name: str, function: Callable[..., Any]) -> None:
             f"the consumer {name!r} is called as {name}(changes, txn, job)"
         ) from error
     except ValueError:
-        pass  # a function in C that does not tell
+        pass  # a function in C without a signature
 
 
 def register_consumer(name: str, consumer: Consumer) -> None:
@@ -206,7 +207,7 @@ def register_consumer(name: str, consumer: Consumer) -> None:
 
 
 def register_module(kind: str, module: str) -> None:
-    """Say which module registers the consumer of a built-in kind."""
+    """Name the module that registers the consumer of a built-in kind."""
     _modules[kind] = module
 
 
@@ -215,14 +216,14 @@ def find_consumer(kind: str) -> Consumer | None:
     if kind not in _registered and kind in _modules and kind not in _broken:
         try:
             import_module(_modules[kind])
-        except ImportError as error:  # its jobs are left alone here, and all others go on
+        except ImportError as error:  # its jobs are left alone here, and the others go on
             _broken[kind] = str(error)
             log.warning("consumer cannot be imported", kind=kind, error=str(error))
     return _registered.get(kind)
 
 
 def is_broken(kind: str) -> bool:
-    """Whether a consumer is part of Tailrace, and lacks something here."""
+    """Whether a built-in consumer cannot be imported here."""
     return kind in _broken
 
 

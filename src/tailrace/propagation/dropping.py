@@ -59,7 +59,7 @@ class Dropping:
         label = self._undo(txn, job_id)
 
         def drop(connection: sa.Connection, _snapshot: int) -> None:
-            # Again: a job downstream may have been registered meanwhile, even by this transaction.
+            # Again: a downstream job may have been registered meanwhile, even by this transaction.
             _refuse_if_needed(joblog.downstream_of(connection, job_id), label)
             if not joblog.drop(connection, job_id, self._runtime.clock.now()):
                 raise ConflictError("another transaction dropped the job")

@@ -51,8 +51,8 @@ class Iterations:
         leaves: Callable[[BaseException, Job], bool] = lambda _error, _job: False,
         waits_for_spark: bool = False,
     ) -> None:
-        """`blame` says what is wrong with the node, if a failure is not the job's; `leaves` whether
-        it may be another node's to try the job next.
+        """`blame` tells what is wrong with the node if a failure is not the job's; `leaves` whether
+        a failure is not counted because another node may succeed.
         """
         self._may_begin, self._blame, self._leaves = may_begin, blame, leaves
         # The Spark jobs of an execution are tagged, so that they can be interrupted.
@@ -66,10 +66,10 @@ class Iterations:
         self._lake: str | None = None
 
     def run(self, execution: Execution) -> None:
-        """Run a work; what goes wrong with a job is entered with the job, and not raised."""
+        """Run a work. The failure of a job is entered with the job, and not raised."""
         work = execution.work
         if not all(self._may_begin(job) for job in work.jobs):
-            return  # since it was planned, the node has come to stand back
+            return  # the node stands back since it was planned
         with self._runtime.database.lock() as connection:
             claimed = claims.claim(connection, work, node=self._node_id, live=self._live)
         execution.claims = {claim.job.id: claim for claim in claimed}
@@ -82,7 +82,7 @@ class Iterations:
             bundles = [
                 [parts[job] for job in bundle]
                 for bundle in work.bundles()
-                if all(job in parts for job in bundle)  # or they stay behind together
+                if all(job in parts for job in bundle)  # or none of it runs
             ]
             self._run_bundles(execution, bundles)
         finally:
@@ -94,7 +94,7 @@ class Iterations:
     # --- before -----------------------------------------------------------------------------
 
     def _prepare(self, execution: Execution, parts: dict[int, Part]) -> None:
-        """Look up sources and consumers, and say which columns will be read, for all jobs."""
+        """For all jobs, look up sources and consumers, and ask for the columns to be read."""
         work = execution.work
         claimed = list(execution.claims.values())
         with self._runtime.database.read() as connection:
@@ -132,17 +132,17 @@ class Iterations:
                 raise retry.SourceGoneError(retry.source_gone(claim.job.label))
             wanted = consumer.columns(claim.spec.consumer, claim.last.memory, info)
             for name in wanted or ():
-                info.column(name)  # its own mistake must not fail the others' read
+                info.column(name)  # a wrong name must not fail the read that others share
             columns[table] = wanted
         return Part(claim=claim, consumer=consumer, kind=kind, columns=columns)
 
     # --- running ----------------------------------------------------------------------------
 
     def _run_bundles(self, execution: Execution, bundles: list[list[Part]]) -> None:
-        """The first alone: what it reads is then there for the others, several at once.
+        """The first bundle alone, so that what it reads is there for the others.
 
-        Unless the changes are small: then Python does the work, and threads would only get in
-        each other's way.
+        These run several at once, unless the changes are small: then Python does the work, and
+        threads would only get in each other's way.
         """
         for bundle in bundles[:1]:
             self._run_bundle(execution, bundle)
@@ -205,7 +205,7 @@ class Iterations:
         is_late: bool = False,
     ) -> None:
         """Enter a failure with its job and in the history, unless it is this node's own."""
-        # Of one that took too long, Spark is not asked: it may be what does not answer.
+        # After a time-out the node is not checked: Spark may be what does not answer.
         reason = None if is_late else self._blame(claim.job)
         if reason is not None:
             execution.failures += 1
@@ -219,7 +219,7 @@ class Iterations:
         permanent = retry.is_permanent(code)
         now = self._runtime.clock.now()
         again: datetime | None = now + retry.pause(tries, settings, self._random, error)
-        if self._leaves(error, claim.job):  # it is said, but not counted
+        if self._leaves(error, claim.job):  # reported, but not counted
             tries, permanent, again = max(1, claim.job.tries), False, None
         message = retry.message_of(error)
         record = replace(execution.record(claim, kind, turn, now), error=message)
@@ -241,7 +241,7 @@ class Iterations:
             self._report(claim.job, record)
 
     def time_out(self, execution: Execution) -> None:
-        """Stop an execution with jobs that took too long: nothing of it can commit any more."""
+        """Stop an execution in which a job took too long: nothing of it can commit any more."""
         late = execution.late()
         execution.stopped.set()
         self.stop(execution)
@@ -255,12 +255,12 @@ class Iterations:
         self._release(execution)
 
     def abandon(self, execution: Execution) -> None:
-        """Stop an execution that cannot go on through no fault of its jobs: they are free again."""
+        """Stop an execution that can't go on, and release its jobs without blaming them."""
         execution.stopped.set()
         self._release(execution)
 
     def _release(self, execution: Execution) -> None:
-        """Say that this node runs nothing of this work any more."""
+        """Release the jobs whose outcome was not entered."""
         left, execution.claims = execution.claims, {}
         if left:
             with self._runtime.database.lock() as connection:

@@ -1,7 +1,7 @@
 """`lake.jobs`: what users call to register, change, watch and drop jobs.
 
-Always true: a call that changes something is a write to the job log, in a transaction of its own
-or in the user's, and takes effect with its commit. Running processes learn of it from the log.
+Always true: a call that changes something writes to the job log, in its own transaction or the
+user's, and takes effect with the commit. Running processes learn of it from the log.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tailrace.store.transaction import Transaction
 class Jobs:
     """The jobs of a lake, as one tenant sees them.
 
-    Every call that changes something takes `txn=`: then it becomes part of that transaction.
+    Every call that changes something takes `txn=`, to be part of that transaction.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Jobs:
     ) -> bool:
         """Drop a job, and the tables that it derives; False if there is none.
 
-        From its commit on, nothing is written for the job. Outside of a transaction it also
-        waits until an iteration that is running has ended. `cascade` drops what is downstream too.
+        From the commit on, nothing is written for the job. Without `txn` the call also waits until
+        a running iteration has ended. `cascade` drops what is downstream too.
         """
         home = home_of(table)
         if txn is not None and self._registration.is_pending(txn, home, name):
@@ -137,7 +137,7 @@ class Jobs:
             with self._runtime.database.read() as connection:
                 now = joblog.record(connection, job.id)
             if now is None or now.dropped_at is not None:
-                return False  # somebody else was faster
+                return False  # another transaction dropped it first
             raise
         for job_id in dropped:
             self._dropping.wait_for_rest(job_id)
@@ -156,7 +156,7 @@ class Jobs:
     ) -> None:
         """Overwrite fields of a job's spec; empty ones keep their value.
 
-        An iteration that is running goes on with the old ones, unless it is interrupted.
+        A running iteration goes on with the old ones, unless `interrupt`.
         """
 
         def change(connection: sa.Connection, job: JobRecord) -> None:
@@ -171,7 +171,7 @@ class Jobs:
         self._change(table, name, change, txn)
 
     def pause(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
-        """Begin no new iteration of a job until `resume`; one that is running may end."""
+        """Start no new iteration of a job until `resume`; one that is running may finish."""
         self._change(
             table,
             name,
@@ -180,7 +180,7 @@ class Jobs:
         )
 
     def resume(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
-        """Let a job go on that was paused or canceled, or that has failed."""
+        """Resume a job that was paused or canceled, or that has failed."""
 
         def change(connection: sa.Connection, job: JobRecord) -> None:
             if has_lost_a_source(connection, job.id):
@@ -197,7 +197,7 @@ class Jobs:
         self._change(table, name, change, txn)
 
     def cancel(self, table: TableName, name: Name, *, txn: Transaction | None = None) -> None:
-        """Stop a job's running iteration, and begin no other until `resume`."""
+        """Stop a job's running iteration, and start no other until `resume`."""
         self._change(
             table,
             name,
@@ -220,7 +220,7 @@ class Jobs:
         if txn is not None:
             if not self._registration.is_pending(txn, home, name):
                 with self._runtime.database.read() as connection:
-                    self._find(connection, home, name)  # or say at once that there is none
+                    self._find(connection, home, name)  # raise at once if there is none
             txn.in_commit(apply)
             return
         with self._runtime.database.lock() as connection:
@@ -229,13 +229,13 @@ class Jobs:
     # --- look -------------------------------------------------------------------------------
 
     def status(self, table: TableName, name: Name) -> JobStatus:
-        """How a job is."""
+        """The status of a job."""
         with self._runtime.database.read() as connection:
             job = self._find(connection, home_of(table), name)
             return statuses(connection, [job], common_fault(connection, self._runtime))[0]
 
     def list(self, state: str | None = None) -> Sequence[JobStatus]:
-        """All jobs, or those in a state; `completed` is all that are at rest."""
+        """All jobs, or those in a state; `completed` stands for all that are at rest."""
         states = [*State, State.COMPLETED]
         if state is not None and state not in states:
             raise InvalidError(f"no job is ever {show(state)}: {', '.join(states)}")
@@ -268,7 +268,7 @@ class Jobs:
         snapshot: int | None = None,
         timeout: Seconds | timedelta | None = None,
     ) -> None:
-        """Return when a job's output reflects a snapshot (by default the newest there is now).
+        """Return when a job's output reflects a snapshot, by default the newest one now.
 
         If no process serves the lake, this one does the work.
         """
@@ -310,7 +310,7 @@ class Jobs:
             end_listening()
 
     def _run_unless_served(self, job_id: int, deadline: float | None) -> None:
-        """Do the work here, if no process is there to do it: asked anew, for it may have left."""
+        """Do the work here if no process does it: checked each time, for one may have left."""
         with self._runtime.database.read() as connection:
             if live_nodes(connection, self._runtime, serving=True):
                 return
@@ -340,5 +340,5 @@ def seconds(timeout: object) -> float | None:
 
 
 def home_of(table: str) -> str:
-    """The form in which the job log names a table."""
+    """A table's name as the job log has it."""
     return quoted_name(*(fold(part) for part in split_name(table)))

@@ -32,14 +32,14 @@ class Maintenance:
         self._thread: threading.Thread | None = None
 
     def note(self, job: Job) -> None:
-        """A job has ended an iteration, or is seen for the first time."""
+        """Note a job that has finished an iteration, or is seen for the first time."""
         consumer = find_consumer(job.kind)
         if consumer is not None and consumer.needs_maintenance:
             with self._lock:
                 self._moved[job.id] = job
 
     def begin(self) -> None:
-        """Begin in the background, if there is something to do and the last time has ended."""
+        """Start in the background if there is something to do, unless it still runs."""
         if not self._moved or (self._thread is not None and self._thread.is_alive()):
             return
         self._thread = threading.Thread(target=self.run, name="tailrace-maintenance", daemon=True)
@@ -70,7 +70,7 @@ class Maintenance:
             log.warning("maintenance failed", job=job.label, error=repr(error)[:500])
 
     def close(self) -> None:
-        """Begin nothing more, and wait for the end of what runs."""
+        """Start nothing more, and wait for what runs."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -43,7 +43,7 @@ class Metrics:
         self.port = int(self._server.server_port)
 
     def watch(self, service: Service) -> None:
-        """Add what the scheduler and the cache count."""
+        """Add what the scheduler and the runner count."""
         _register(self.registry, service)
 
     def observe(self, job: Job, done: Iteration) -> None:

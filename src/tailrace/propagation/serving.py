@@ -1,4 +1,4 @@
-"""Serving: a node in the background, with metrics and log lines for those who operate it."""
+"""`lake.serving()`: a node in the background, with metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailrace.store.runtime import Runtime
 
 @checked
 class Serving(Closing):
-    """A service that runs until closed; may be used as a context manager."""
+    """A node in the background, until it is closed; also a context manager."""
 
     def __init__(
         self, runtime: Runtime, heartbeat: Heartbeat, *, host: str, port: int | None
@@ -71,7 +71,7 @@ class Serving(Closing):
 
 
 def wait_for_signal(ended: Callable[[], bool]) -> None:
-    """Return at SIGINT or SIGTERM, or when it has ended by itself; a second signal ends at once."""
+    """Return at SIGINT or SIGTERM, or when it has ended; a second signal has its usual effect."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:

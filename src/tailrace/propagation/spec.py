@@ -27,7 +27,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
-    """What a job was told to do: checked, and complete."""
+    """What a job has to do: checked, and complete."""
 
     consumer: dict[str, Any]  # its kind, and the options of that kind
     job_type: str  # the trigger's name
@@ -55,29 +55,29 @@ class JobSpec:
 
 
 def complete(given: object) -> JobSpec:
-    """A new job's spec, with the defaults for what is not said."""
-    return _checked({**_DEFAULTS, **_said(given)})
+    """A new job's spec, with defaults for the missing fields."""
+    return _checked({**_DEFAULTS, **_fields(given)})
 
 
 def updated(old: JobSpec, given: object) -> JobSpec:
-    """A spec with what is said in place of what was; empty fields keep their value."""
-    said = _said(given)
-    if tuple(said.get("sources", old.sources)) != old.sources:
+    """A spec with some fields overwritten; empty ones keep their value."""
+    fields = _fields(given)
+    if tuple(fields.get("sources", old.sources)) != old.sources:
         raise InvalidError("the sources of a job cannot be changed: register another job")
-    consumer = {**old.consumer, **_filled(said.pop("consumer", {}))}
+    consumer = {**old.consumer, **_filled(fields.pop("consumer", {}))}
     if consumer["kind"] != old.kind:
         raise InvalidError("the consumer of a job cannot be changed: register another job")
-    return _checked({**old.to_dict(), **said, "consumer": consumer})
+    return _checked({**old.to_dict(), **fields, "consumer": consumer})
 
 
-def _said(given: object) -> dict[str, Any]:
+def _fields(given: object) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidError('a job\'s spec is a dict such as {"consumer": {"kind": "replica", …}}')
-    said = json_value(given, "a job's spec")
-    unknown = [field for field in said if field not in _FIELDS]
+    fields = json_value(given, "a job's spec")
+    unknown = [field for field in fields if field not in _FIELDS]
     if unknown:
         raise InvalidError(f"a spec has no field {unknown[0]!r}; it has {', '.join(_FIELDS)}")
-    return _filled(said)
+    return _filled(fields)
 
 
 def _filled(given: object) -> dict[str, Any]:

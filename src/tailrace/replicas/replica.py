@@ -37,7 +37,7 @@ _OPTIONS = {"kind", "table", "columns", "where"}
 
 
 class Replica(Consumer):
-    """See the module."""
+    """The consumer."""
 
     def prepare(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
@@ -97,7 +97,7 @@ class Replica(Consumer):
             where = check_condition(txn.runtime.spark, where, of=source.info.full_name)
             check_settings(txn.runtime.spark(), where)
         if job.rebuilds:
-            copy.delete("true")  # what it held is of a history that is gone
+            copy.delete("true")  # the changes since then are gone
         # Deletes first: a row that was updated is in both.
         if source.is_small:
             gone, new = source.arrow(DELETE), source.arrow(INSERT)
@@ -120,28 +120,27 @@ class Replica(Consumer):
     ) -> dict[str, str]:
         """The copy's column for each of the source's that it has."""
         known = job.memory.get("columns")
-        if known is None:  # the first run: as they were called when the copy was made
+        if known is None:  # the first run: by the names that the copy was created with
             by_name = {c.name.casefold(): c for c in source.info.columns}
-            missing = [name for name in columns if name.casefold() not in by_name]
-            if missing:
-                raise InvalidError(
-                    f"{source.info.full_name} no longer has the column {missing[0]!r}: "
-                    "unregister the replica and register it again"
-                )
+            _check_none([name for name in columns if name.casefold() not in by_name], source.info)
             known = {str(by_name[name.casefold()].id): name for name in columns}
             job.memory["columns"] = known
         now = {str(c.id): c.name for c in source.info.columns}
-        lost = [name for number, name in known.items() if number not in now]
-        if lost:
-            raise InvalidError(
-                f"{source.info.full_name} no longer has the column {lost[0]!r}: "
-                "unregister the replica and register it again"
-            )
+        _check_none([name for number, name in known.items() if number not in now], source.info)
         return {now[number]: name for number, name in known.items()}
 
 
+def _check_none(lost: Sequence[str], source: TableInfo) -> None:
+    """Refuse to go on without some columns."""
+    if lost:
+        raise InvalidError(
+            f"{source.full_name} no longer has the column {lost[0]!r}: "
+            "unregister the replica and register it again"
+        )
+
+
 def _widen(copy: Table, source: TableInfo, names: Mapping[str, str]) -> None:
-    """A column that was widened in the source is widened here, before the first larger value."""
+    """Widen columns that were widened in the source, before the first larger value comes."""
     have = copy.info
     for column in source.columns:
         if column.name in names and have.column(names[column.name]).type != column.type:
@@ -149,7 +148,7 @@ def _widen(copy: Table, source: TableInfo, names: Mapping[str, str]) -> None:
 
 
 def _check_condition(job: JobContext, source: TableInfo) -> None:
-    """The condition goes by names: they have to mean the columns that they meant at first."""
+    """Refuse a condition whose names no longer mean the columns that they meant at first."""
     now = {name: source.column(name).id for name in _condition(job.options, source)}
     if job.memory.setdefault("where", now) != now:
         raise InvalidError(
@@ -174,8 +173,8 @@ def _condition(options: Mapping[str, Any], source: TableInfo) -> set[str]:
     try:
         parsed = spark_sql.parse(where)
     except sqlglot.errors.SqlglotError as error:
-        found = getattr(error, "errors", None) or [{"description": "it is no expression"}]
-        reason = found[0]["description"]
+        errors = getattr(error, "errors", None) or [{"description": "it is no expression"}]
+        reason = errors[0]["description"]
         raise InvalidError(f"cannot read the condition {where!r}: {reason}") from error
     tree = parsed[0] if len(parsed) == 1 else None
     if tree is None:
