@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tailrace.errors import InvalidError
-from tailrace.propagation.trigger import Unknown, check_trigger, make_trigger, parse_interval
+from tailrace.propagation.trigger import (
+    Trigger,
+    Unknown,
+    check_trigger,
+    make_trigger,
+    parse_interval,
+    trigger,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -27,10 +34,10 @@ def test_other_intervals_are_refused(given: object) -> None:
 
 
 def test_a_periodic_trigger_is_due_an_interval_after_its_watermark() -> None:
-    trigger = make_trigger("periodic", {"interval": "10s"})
-    assert trigger.due(NOW, NOW) == NOW + timedelta(seconds=10)
-    assert trigger.due(None, NOW) == NOW  # the time of that snapshot is not known any more
-    assert not trigger.shares
+    periodic = make_trigger("periodic", {"interval": "10s"})
+    assert periodic.due(NOW, NOW) == NOW + timedelta(seconds=10)
+    assert periodic.due(None, NOW) == NOW  # the time of that snapshot is not known any more
+    assert not periodic.shares
     assert make_trigger("periodic", {"interval": "10s", "share": True}).shares
 
 
@@ -56,3 +63,10 @@ def test_a_trigger_that_cannot_be_made_here_is_unknown() -> None:
 def test_a_bad_trigger_is_refused(job_type: str, schedule: object, message: str) -> None:
     with pytest.raises(InvalidError, match=message):
         check_trigger(job_type, schedule)
+
+
+def test_a_built_in_trigger_keeps_its_name() -> None:
+    with pytest.raises(InvalidError, match="built-in trigger"):
+        trigger("greedy")(Trigger)
+    with pytest.raises(InvalidError, match="derived from Trigger"):
+        trigger("mine")(int)  # type: ignore[type-var]

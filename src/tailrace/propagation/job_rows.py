@@ -22,6 +22,9 @@ ENDED = sa.case((t.job.c.state == State.RUNNING, State.COMPLETED), else_=t.job.c
 # The same for one that has failed for good.
 FAILED = sa.case((t.job.c.state == State.RUNNING, State.ERROR.value), else_=t.job.c.state)
 
+# Whether a spec asks for history to be kept.
+HAS_RETENTION = t.job.c.spec.like('%"retention":%')
+
 
 def from_row(row: Any) -> JobRecord:
     """A row as a value."""

@@ -19,6 +19,7 @@ from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.job import STOPPED, JobRecord, State
+from tailrace.propagation.job_rows import HAS_RETENTION
 from tailrace.propagation.node import live_nodes
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
@@ -89,7 +90,7 @@ class JobNeeds:
         """History that jobs ask to be kept, whatever they have read of it already."""
         now = self._runtime.clock.now()
         needs = []
-        for job in joblog.records(connection, _J.spec.like('%"retention":%')):
+        for job in joblog.records(connection, HAS_RETENTION):
             asked = job.spec.retention
             if asked is not None:
                 at = lookup.snapshot_at(connection, now - parse_interval(asked))
