@@ -448,7 +448,7 @@ def test_a_drop_from_another_process_waits_for_the_node_that_runs(
         with lake.serving():
             assert recorder.started.wait(30)
             dropping = hold(lambda: far.jobs.unregister("orders", "log"))
-            dropping.join(0.5)
+            wait_until(lambda: not lake.jobs.list(), what="the drop")
             assert dropping.is_alive()
             recorder.go.set()
             dropping.join(30)

@@ -281,8 +281,9 @@ def test_closing_stops_what_runs_and_leaves_nothing_half_done(lake: tailrace.Lak
     recorder.go.clear()
     serving = lake.serving()
     assert recorder.started.wait(30)
+    (running,) = serving.service.scheduler._running
     closing = hold(serving.close)
-    closing.join(0.3)
+    wait_until(running.stopped.is_set, what="the closing")
     assert closing.is_alive()  # it waits for what runs
     recorder.go.set()
     closing.join(30)
@@ -305,7 +306,7 @@ def test_a_drop_waits_for_what_runs_and_nothing_is_written_after(lake: tailrace.
     with lake.serving():
         assert recorder.started.wait(30)
         dropping = hold(lambda: lake.jobs.unregister("orders", "log"))
-        dropping.join(0.3)
+        wait_until(lambda: not lake.jobs.list(), what="the drop")
         assert dropping.is_alive()
         with pytest.raises(tailrace.NotFoundError):
             lake.jobs.status("orders", "log")
