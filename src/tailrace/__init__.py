@@ -23,7 +23,9 @@ from tailrace.version import __version__
 if TYPE_CHECKING:
     from tailrace.configuration import Configuration
     from tailrace.datasource import register
-    from tailrace.indexes.index import Index, IndexStatus, as_of, is_stale
+    from tailrace.indexes.index import Index
+    from tailrace.indexes.results import as_of, is_stale
+    from tailrace.indexes.status import IndexStatus
     from tailrace.lake import Lake, Snapshot, connect
     from tailrace.propagation.changes import Changes
     from tailrace.propagation.consumer import JobContext, consumer
@@ -49,7 +51,7 @@ _PLACES = {
     "Configuration": "configuration",
     "Explanation": "views.refresh.explain",
     "Index": "indexes.index",
-    "IndexStatus": "indexes.index",
+    "IndexStatus": "indexes.status",
     "Iteration": "propagation.history",
     "JobContext": "propagation.consumer",
     "JobStatus": "propagation.status",
@@ -68,10 +70,10 @@ _PLACES = {
     "Usage": "propagation.history",
     "VerifyReport": "views.refresh.verify:Report",
     "View": "views.view",
-    "as_of": "indexes.index",
+    "as_of": "indexes.results",
     "connect": "lake",
     "consumer": "propagation.consumer",
-    "is_stale": "indexes.index",
+    "is_stale": "indexes.results",
     "register": "datasource",
     "trigger": "propagation.trigger",
 }

@@ -439,9 +439,12 @@ class Lake(Closing):
         Options of full text: tokenizer ("default", "simple", "ngram"), language, weights,
         positions; of vectors: metric ("cosine", "inner_product", "l2"), dimension, recall.
         """
-        return self._indexes.create(
-            table, name, using, columns, options, trigger=trigger, priority=priority
-        )
+        with self.transaction() as txn:
+            self.add_index(
+                txn, table, name, using=using, columns=columns, options=options,
+                trigger=trigger, priority=priority,
+            )  # fmt: skip
+        return self.index(table, name)
 
     def add_index(
         self,
@@ -456,9 +459,13 @@ class Lake(Closing):
         priority: int = 0,
     ) -> None:
         """The same as part of a transaction, which may create the table, too."""
-        self._indexes.add(
-            txn, table, name, using, columns, options, trigger=trigger, priority=priority
-        )
+        from tailrace.indexes.definition import NewIndex
+
+        new = NewIndex(
+            table=table, name=name, using=using, columns=columns, options=options,
+            trigger=trigger, priority=priority,
+        )  # fmt: skip
+        self._indexes.add(txn, new)
 
     def index(self, table: TableName, name: Name) -> Index:
         """An index of a table."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tailrace
+from tailrace.indexes.archive import write_archive
 from tailrace.indexes.cache import SegmentCache
-from tailrace.indexes.pack import write_pack
 from tailrace.objects import Storage
 from tests.indexes.model import keys
 
@@ -28,7 +28,7 @@ def make_packs(tmp_path: Path, count: int, size: int) -> tuple[Storage, list[tup
         file = tmp_path / f"content{number}"
         file.write_bytes(bytes([number]) * size)
         path = f"t/{number}.segment"
-        packs.append((path, write_pack(storage, path, [file])[1]))
+        packs.append((path, write_archive(storage, path, [file])[1]))
     return storage, packs
 
 

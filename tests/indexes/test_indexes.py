@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import tables as t
-from tailrace.indexes.rows import is_deterministic
+from tailrace.indexes.table_rows import is_deterministic
 from tests.indexes.model import keys, scores, scores_of
 from tests.support.lakes import configure
 from tests.support.process import wait_until
@@ -810,12 +810,12 @@ def test_parts_that_tantivy_merges_out_of_order(
     )
     words = sqlite_lake.create_index("doc", "words", using="fulltext", columns="text")
     words.wait()
-    from tailrace.indexes.state import state_at
+    from tailrace.indexes.index_snapshot import index_at
 
-    state = state_at(
+    snapshot = index_at(
         sqlite_lake.runtime, words.job_id, table.info.id, words.definition, sqlite_lake.snapshot
     )
-    (segment,) = state.parts.segments
+    (segment,) = snapshot.parts.segments
     place = default_directory() / "segments" / segment.checksum
     words.search("id1")
     assert list(place.glob("*.order.npy"))  # it has come to that

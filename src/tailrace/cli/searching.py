@@ -15,7 +15,7 @@ from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption,
 from tailrace.errors import InvalidError
 
 if TYPE_CHECKING:
-    from tailrace.indexes.index import Found
+    from tailrace.indexes.results import Found
 
 
 def search(
@@ -62,7 +62,7 @@ def search(
     """
     from tailrace.cli.printing import console, rows_out, say
     from tailrace.cli.spark import working
-    from tailrace.indexes.index import HIGHLIGHT
+    from tailrace.indexes.results import HIGHLIGHT
 
     if latest and at is not None:
         raise typer.BadParameter("it is either the newest or a snapshot", param_hint="--at")
@@ -105,7 +105,7 @@ def _columns(found: Found, given: str | None) -> list[str]:
     """The columns to show; vectors are for machines."""
     if given is not None:
         return [name.strip() for name in given.split(",") if name.strip()]
-    return [c.name for c in found.reader.state.table.columns if c.dimension is None]
+    return [c.name for c in found.table.columns if c.dimension is None]
 
 
 def _marked(text: str | None) -> Any:

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
+from tailrace.indexes.archive import write_archive
 from tailrace.indexes.cache import SegmentCache
-from tailrace.indexes.definition import FULLTEXT, VECTOR, Definition
-from tailrace.indexes.pack import write_pack
-from tailrace.indexes.rowmap import NAME as ROWS
-from tailrace.indexes.rowmap import key_name, write_rows
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.kind import SegmentWriter
+from tailrace.indexes.row_addresses import NAME as ROWS
+from tailrace.indexes.row_addresses import key_name, write_rows
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.objects import Storage
 from tailrace.store.parquet import new_object_name
@@ -41,17 +42,6 @@ _LOCAL_ROWS = 20_000
 _TASKS = 8  # at once, where it is not known
 # Rows that make another task worth it.
 _TASK_ROWS = 50_000
-
-
-def format_of(definition: Definition) -> str:
-    """What writes an index's segments now."""
-    if definition.kind == FULLTEXT:
-        from tailrace.indexes.text.library import FORMAT
-
-        return FORMAT
-    from tailrace.indexes.vectors.library import FORMAT as VECTOR_FORMAT
-
-    return VECTOR_FORMAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +103,13 @@ class Builder:
         """What vectors are divided by."""
         if self.centroids is None:
             return None
-        from tailrace.indexes.vectors.centroids import load
-
+        kind = self.definition.kind
         cache = SegmentCache(limit=self.cache_bytes)
         return cache.use(
             self.storage,
             self.centroids.path,
             self.centroids.checksum,
-            lambda directory: load(self.definition, directory),
+            lambda directory: kind.load_centroids(self.definition, directory),
         )
 
 
@@ -130,7 +119,7 @@ class _Segment:
     def __init__(self, builder: Builder, *, small: bool) -> None:
         self._builder, self._small = builder, small
         self._directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
-        self._writer: Any = None
+        self._writer: SegmentWriter | None = None
         self._files: list[np.ndarray[Any, Any]] = []
         self._positions: list[np.ndarray[Any, Any]] = []
         self._keys: list[pa.Table] = []
@@ -155,10 +144,7 @@ class _Segment:
         if self._writer is None:
             self._writer = self._new_writer()
         columns = [rows.column(name) for name in names]
-        if builder.definition.kind == FULLTEXT:
-            self._writer.add(columns)
-        else:
-            self._writer.add(columns[0])
+        self._writer.add(columns)
         self._bytes += sum(column.nbytes for column in columns)
         self._files.append(np.full(len(positions), file, np.int64))
         self._positions.append(positions)
@@ -167,17 +153,14 @@ class _Segment:
         self.files[file] = self.files.get(file, 0) + len(positions)
         self.rows += len(positions)
 
-    def _new_writer(self) -> Any:
+    def _new_writer(self) -> SegmentWriter:
         builder = self._builder
-        if builder.definition.kind == FULLTEXT:
-            from tailrace.indexes.text.writer import TextWriter
-
-            inside = self._directory / "tantivy"
-            inside.mkdir()
-            return TextWriter(builder.definition, inside, small=self._small)
-        from tailrace.indexes.vectors.writer import VectorWriter
-
-        return VectorWriter(builder.definition, builder.open_centroids())
+        return builder.definition.kind.writer(
+            builder.definition,
+            self._directory,
+            small=self._small,
+            centroids=builder.open_centroids(),
+        )
 
     def finish(self) -> Segment:
         """Write the object; without a row, there is none."""
@@ -188,10 +171,10 @@ class _Segment:
             checksum="",
             rows=self.rows,
             files=self.files,
-            format=format_of(builder.definition),
+            format=builder.definition.kind.format,
             centroids=None if builder.centroids is None else builder.centroids.id,
         )
-        if not self.rows:
+        if self._writer is None:
             return made
         write_rows(
             self._directory,
@@ -199,13 +182,10 @@ class _Segment:
             np.concatenate(self._positions),
             pa.concat_tables(self._keys),
         )
-        if builder.definition.kind == FULLTEXT:
-            files = self._writer.finish()
-        else:
-            files = self._writer.finish(self._directory)
+        files = self._writer.finish()
         name = new_object_name(builder.txn_id, ending="segment")
         path = f"{builder.directory}{name}"
-        size, checksum = write_pack(builder.storage, path, [*files, self._directory / ROWS])
+        size, checksum = write_archive(builder.storage, path, [*files, self._directory / ROWS])
         return replace(made, path=path, size=size, checksum=checksum)
 
     def close(self) -> None:
@@ -226,8 +206,7 @@ def build(
     spark = runtime.spark()
     most = max(1 if few else runtime.settings.merge_segments - 1, rows // SEGMENT_ROWS)
     tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS, most))
-    # Vectors are as much work to read as to divide.
-    whole = builder.definition.kind == VECTOR
+    whole = not builder.definition.kind.shares_row_groups
     shares = split(pieces, tasks, runtime.settings.row_group_rows, whole_groups=whole)
     return _tidy(in_tasks(spark, lambda share: list(builder.run(share)), shares))
 

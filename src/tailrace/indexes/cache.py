@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from tailrace.indexes.pack import fetch_pack
+from tailrace.indexes.archive import fetch_archive
 from tailrace.objects import Storage
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class SegmentCache:
         place.parent.mkdir(parents=True, exist_ok=True)
         fetched = self.temporary()
         try:
-            fetch_pack(storage, path, checksum, fetched)
+            fetch_archive(storage, path, checksum, fetched)
             _touch(fetched)
             try:
                 fetched.rename(place)

@@ -14,9 +14,8 @@ import sqlalchemy as sa
 from tailrace.errors import InvalidError
 from tailrace.indexes import segment as segments
 from tailrace.indexes.build import Builder, build
-from tailrace.indexes.definition import FULLTEXT, VECTOR, Definition
-from tailrace.indexes.training import train
-from tailrace.propagation import joblog
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.kinds import KINDS
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.propagation.job import Kind
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class IndexConsumer(Consumer):
-    """Both kinds; what differs is in `build`."""
+    """Every kind of index; the definition in its options says which."""
 
     needs_maintenance = True
     goes_with_source = True
@@ -41,15 +40,8 @@ class IndexConsumer(Consumer):
     ) -> list[str]:
         if "column_ids" not in options or len(sources) != 1:
             raise InvalidError("an index is made by lake.create_index(…)")
-        definition = Definition.from_options(options)
-        if definition.kind == VECTOR:
-            (column,) = definition.columns_of(sources[0])
-            if column.dimension != definition.dimension:
-                txn.alter(
-                    sources[0].schema,
-                    sources[0].name,
-                    lambda info: info.with_dimension(column.name, definition.dimension),
-                )
+        definition = Definition.from_spec(options)
+        definition.kind.constrain(txn, sources[0], definition)
         return []
 
     def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -62,23 +54,24 @@ class IndexConsumer(Consumer):
         memory: Mapping[str, Any],  # noqa: ARG002
         source: TableInfo,
     ) -> list[str]:
-        return [column.name for column in Definition.from_options(options).columns_of(source)]
+        return [column.name for column in Definition.from_spec(options).columns_of(source)]
 
     def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str:
         (source,) = changes.values()
-        definition = Definition.from_options(job.options)
+        definition = Definition.from_spec(job.options)
         runtime = txn.runtime
         pieces = _inserted(runtime, source.plan, job.to)
         rows = sum(piece.rows for piece in pieces)
         all_anew = changes.kind is Kind.SNAPSHOT
         with runtime.database.read() as connection:
-            known = segments.parts_at(connection, job.id, job.to).newest_centroids
-        made = None
-        if all_anew and definition.kind == VECTOR:
-            known = None
-            if rows > runtime.settings.exact_rows:
-                made = train(runtime, txn, job.id, definition, source.info, pieces)
-        builder = Builder.of(runtime, definition, source.info, txn.object_owner(), made or known)
+            centroids = segments.parts_at(connection, job.id, job.to).newest_centroids
+        if all_anew:
+            centroids = None
+            if definition.kind.is_trained and rows > runtime.settings.exact_rows:
+                centroids = definition.kind.train(
+                    runtime, txn, job.id, definition, source.info, pieces
+                )
+        builder = Builder.of(runtime, definition, source.info, txn.object_owner(), centroids)
         built = build(runtime, builder, pieces)
         txn.own_objects(segment.path for segment in built if segment.path)
         runtime.step("segments built")
@@ -99,36 +92,16 @@ class IndexConsumer(Consumer):
         job_id: int,
         stopped: Callable[[], bool],
     ) -> None:
-        from tailrace.indexes.upkeep import tend
+        from tailrace.indexes.maintenance import tend
 
         tend(runtime, begin, job_id, stopped)
 
     def dropping(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
     ) -> None:
-        definition = Definition.from_options(options)
-        if definition.kind != VECTOR:
-            return
+        definition = Definition.from_spec(options)
         for source in sources:
-            found = [column.name for column in source.columns if column.id in definition.columns]
-            if found and not self._is_needed(txn, definition, source):
-                name = found[0]
-                txn.alter(
-                    source.schema,
-                    source.name,
-                    lambda info, name=name: info.with_dimension(name, None),  # type: ignore[misc]
-                )
-
-    def _is_needed(self, txn: Transaction, definition: Definition, source: TableInfo) -> bool:
-        """Whether another index asks for the same dimension."""
-        with txn.runtime.database.read() as connection:
-            jobs = joblog.following(connection, [source.id])
-        return any(
-            job.kind == VECTOR
-            and not txn.acts_for(job.id)
-            and Definition.from_options(job.spec.consumer).columns == definition.columns
-            for job in jobs
-        )
+            definition.kind.release(txn, source, definition)
 
 
 def _inserted(runtime: Runtime, plan: Feed | Scan, to: int) -> list[Piece]:
@@ -138,5 +111,5 @@ def _inserted(runtime: Runtime, plan: Feed | Scan, to: int) -> list[Piece]:
     return [piece_without(live.file, live.dead(runtime, to)) for live in plan.files]
 
 
-for kind in (FULLTEXT, VECTOR):
-    register_consumer(kind, IndexConsumer())
+for name in KINDS:
+    register_consumer(name, IndexConsumer())

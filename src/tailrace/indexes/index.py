@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,12 +11,14 @@ import pyarrow as pa
 from tailrace.arguments import Name, Seconds, checked, show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.fixes import Action, Fix
-from tailrace.indexes.definition import FULLTEXT, Definition
-from tailrace.indexes.reader import Hits, Opener, Reader
-from tailrace.indexes.rows import is_deterministic, matching_places, read_rows
-from tailrace.indexes.segment import parts_at
-from tailrace.indexes.state import Head, head_of, state_at
-from tailrace.indexes.upkeep import Upkeep
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.index_snapshot import index_at
+from tailrace.indexes.maintenance import Maintenance
+from tailrace.indexes.progress import Progress, progress_of
+from tailrace.indexes.reader import Opener, Reader
+from tailrace.indexes.results import Found, to_table
+from tailrace.indexes.status import IndexStatus, status_of
+from tailrace.indexes.table_rows import is_deterministic, matching_places
 from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
@@ -30,10 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 INDEXED, LATEST = "indexed", "latest"
-SCORE, HIGHLIGHT = "score", "highlight"
 MOST = 100_000  # rows of a result
-# What the schema of a result says of it.
-AS_OF, IS_STALE = b"tailrace.snapshot", b"tailrace.stale"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,55 +44,17 @@ class Context:
     opener: Opener
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexStatus:
-    """An index, as it is at this moment."""
-
-    table: str
-    name: str
-    using: str
-    columns: tuple[str, ...]
-    options: Mapping[str, Any]
-    state: str  # of its job
-    # The snapshot that it reflects: the newest, if its table has not changed since; None while
-    # it is being built.
-    watermark: int | None
-    is_fresh: bool
-    pending_rows: int  # of the table that it does not have yet
-    lag_seconds: float  # how long ago the oldest change was made that it does not have
-    rows: int  # in its segments, some of them deleted since
-    segments: int
-    size_bytes: int
-    error: str | None
-    note: str | None
-    created_at: datetime
-
-    def to_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What a search found, before columns are added to it."""
-
-    hits: Hits
-    reader: Reader
-    snapshot: int  # that the result reflects
-    is_stale: bool
-
-
 @checked
 class Index:
     """Got from `lake.index(table, name)`."""
 
     def __init__(
-        self, context: Context, job_id: int, table: str, name: str, options: Mapping[str, Any]
+        self, context: Context, job_id: int, table: str, name: str, spec: Mapping[str, Any]
     ) -> None:
         self._context, self._job_id = context, job_id
         self._runtime = context.runtime
         self.table, self.name = table, name
-        self.definition = Definition.from_options(options)
+        self.definition = Definition.from_spec(spec)
         self._table_id: int | None = None
 
     def __repr__(self) -> str:
@@ -103,7 +63,7 @@ class Index:
     @property
     def using(self) -> str:
         """`"fulltext"` or `"vector"`."""
-        return self.definition.kind
+        return self.definition.using
 
     @property
     def job_id(self) -> int:
@@ -166,104 +126,76 @@ class Index:
         columns: Sequence[str] | None = None,
         highlight: bool = False,
     ) -> pa.Table:
-        """What was found as a table."""
-        table, hits = found.reader.state.table, found.hits
-        if isinstance(columns, str):
-            columns = [columns]
-        if columns is not None and not all(isinstance(name, str) for name in _listed(columns)):
-            raise InvalidError(f"columns are a list of names, not {show(columns)}")
-        if columns is None and not table.key:
-            columns = [column.name for column in table.columns]
-        wanted = [table.column(name) for name in columns or ()]
-        made = dict(zip(hits.keys.column_names, hits.keys.columns, strict=True))
-        taken = {name.casefold() for name in (*made, *(column.name for column in wanted))}
-        made[_free(SCORE, taken)] = pa.array(hits.scores)
-        more = [column for column in wanted if column.name not in made]
-        if highlight and self.using != FULLTEXT:
-            raise InvalidError("only what a full-text index finds has highlights")
-        text = self.definition.columns_of(table) if highlight else []
-        if more or text:
-            rows = read_rows(self._runtime, found.reader.state, hits, [*more, *text])
-            made |= {column.name: rows.column(column.name) for column in more}
-            if highlight:
-                shown = self._highlights(found, query, rows, text)
-                made[_free(HIGHLIGHT, taken)] = shown
-        metadata = {AS_OF: str(found.snapshot), IS_STALE: str(found.is_stale).lower()}
-        return pa.table(made, metadata=metadata)
-
-    def _highlights(
-        self, found: Found, query: object, rows: pa.Table, columns: Sequence[Any]
-    ) -> pa.Array:
-        from tailrace.indexes.text.highlight import highlights
-
-        if not rows.num_rows:
-            return pa.array([], pa.string())
-        texts = [rows.column(column.name).to_pylist() for column in columns]
-        return pa.array(highlights(found.reader, query, texts), pa.string())
+        """What was found as a table; `query` only for highlights."""
+        return to_table(self._runtime, found, query, columns=columns, highlight=highlight)
 
     def _reader(
         self, where: str | None, freshness: str, at: int | None, *, stale_ok: bool
     ) -> tuple[Reader, int, bool]:
         """What to search, the snapshot that it reflects, and whether it should be a later one."""
         check_freshness(freshness)
-        head = self._head()
-        if head.watermark is None:
-            raise self._unavailable(head)
+        progress = self._progress()
+        if progress.watermark is None:
+            raise self._unavailable(progress)
         if at is not None:
-            return self._opened(at, where, head, stale_ok=stale_ok)
-        if head.is_fresh:
+            return self._opened(at, where, progress, stale_ok=stale_ok)
+        if progress.is_fresh:
             # With the columns as they are now: those may have changed without a row.
-            reader = self._open(head, max(head.watermark, head.altered), where, tail=False)
-            return reader, head.newest, False
+            at = max(progress.watermark, progress.altered)
+            return self._open(progress, at, where, tail=False), progress.newest, False
         if freshness == INDEXED:
-            self._check_history(head)
-            return self._open(head, head.watermark, where, tail=False), head.watermark, False
-        last = max(head.changed, head.altered)
-        if last < head.oldest:
-            last = head.newest
-        reader, snapshot, is_stale = self._opened(last, where, head, stale_ok=stale_ok)
-        return reader, snapshot if is_stale else head.newest, is_stale
+            return self._indexed(progress, where), progress.watermark, False
+        last = max(progress.changed, progress.altered)
+        if last < progress.oldest:
+            last = progress.newest
+        reader, snapshot, is_stale = self._opened(last, where, progress, stale_ok=stale_ok)
+        return reader, snapshot if is_stale else progress.newest, is_stale
 
-    def _check_history(self, head: Head) -> None:
-        assert head.watermark is not None
-        if head.watermark < head.oldest:
+    def _check_history(self, progress: Progress) -> None:
+        assert progress.watermark is not None
+        if progress.watermark < progress.oldest:
             raise UnavailableError(
-                f"{self._label} reflects the snapshot {head.watermark}, which was purged",
+                f"{self._label} reflects the snapshot {progress.watermark}, which was purged",
                 fix=self._fix(Action.SEARCH_LATEST),
             )
 
+    def _indexed(self, progress: Progress, where: str | None) -> Reader:
+        """What the index has, and no more."""
+        self._check_history(progress)
+        assert progress.watermark is not None
+        return self._open(progress, progress.watermark, where, tail=False)
+
     def _opened(
-        self, at: int, where: str | None, head: Head, *, stale_ok: bool
+        self, at: int, where: str | None, progress: Progress, *, stale_ok: bool
     ) -> tuple[Reader, int, bool]:
         try:
-            return self._open(head, at, where, tail=True), at, False
+            return self._open(progress, at, where, tail=True), at, False
         except TailTooLongError:
             if not stale_ok:
                 raise
-            assert head.watermark is not None
-            self._check_history(head)
-            return self._open(head, head.watermark, where, tail=False), head.watermark, True
+            assert progress.watermark is not None
+            return self._indexed(progress, where), progress.watermark, True
 
-    def _open(self, head: Head, at: int, where: str | None, *, tail: bool) -> Reader:
+    def _open(self, progress: Progress, at: int, where: str | None, *, tail: bool) -> Reader:
         opener = self._context.opener
 
         def make() -> Reader:
             if where is not None:
-                whole = self._open(head, at, None, tail=tail)
-                return whole.narrowed(matching_places(self._runtime, whole.state, where))
-            state = state_at(self._runtime, self._job_id, self._source(), self.definition, at)
+                whole = self._open(progress, at, None, tail=tail)
+                return whole.narrowed(matching_places(self._runtime, whole.snapshot, where))
+            snapshot = index_at(self._runtime, self._job_id, self._source(), self.definition, at)
             most = self._runtime.settings.tail_rows
-            if tail and state.tail_rows > most:
+            if tail and snapshot.tail_rows > most:
                 raise TailTooLongError(
-                    f"{self._label} does not have {state.tail_rows:,} rows yet, and a search looks "
-                    f"at up to {most:,} beside the index",
+                    f"{self._label} does not have {snapshot.tail_rows:,} rows yet, and a search "
+                    f"looks at up to {most:,} beside the index",
                     fix=self._fix(Action.LET_INDEX_CATCH_UP),
                 )
-            return opener.open(state, tail=tail)
+            return opener.open(snapshot, tail=tail)
 
         if where is not None and not is_deterministic(where):
             return make()
-        return opener.reader(self._job_id, (head.version, at, tail, where), make)
+        return opener.reader(self._job_id, (progress.version, at, tail, where), make)
 
     @property
     def _label(self) -> str:
@@ -272,11 +204,11 @@ class Index:
     def _fix(self, action: Action) -> Fix:
         return Fix(action, self.name, self.table)
 
-    def _head(self) -> Head:
-        head = head_of(self._runtime, self._job_id)
-        if head is None:
+    def _progress(self) -> Progress:
+        progress = progress_of(self._runtime, self._job_id)
+        if progress is None:
             raise NotFoundError(f"{self._label} was dropped")
-        return head
+        return progress
 
     def _source(self) -> int:
         if self._table_id is None:
@@ -286,11 +218,11 @@ class Index:
                 self._table_id = joblog.sources_of(connection, [self._job_id])[self._job_id][0]
         return self._table_id
 
-    def _unavailable(self, head: Head) -> UnavailableError:
+    def _unavailable(self, progress: Progress) -> UnavailableError:
         status = self._job_status()
         with self._runtime.database.read() as connection:
-            table = lookup.table_by_id(connection, self._source(), head.newest)
-            files = [] if table is None else lookup.data_files(connection, table, head.newest)
+            table = lookup.table_by_id(connection, self._source(), progress.newest)
+            files = [] if table is None else lookup.data_files(connection, table, progress.newest)
         rows = sum(file.rows for file in files)
         waits = "waits for its first run" if status.state is State.NEW else f"is {status.state}"
         reason = f": {status.error}" if status.error else ""
@@ -306,53 +238,18 @@ class Index:
 
     def status(self) -> IndexStatus:
         """How it is."""
-        job, head = self._job_status(), self._head()
-        with self._runtime.database.read_at_once() as connection:
-            newest = lookup.newest_snapshot(connection)
-            table = lookup.table_by_id(connection, self._source(), newest)
-            parts = parts_at(connection, self._job_id, newest)
-            files = [] if table is None else lookup.data_files(connection, table, newest)
-            named = {key for segment in parts.segments for key in segment.files}
-            lacking = [file for file in files if file.key not in named]
-            # Deletes alone leave no file that it lacks: then the last change has to do.
-            first = min([file.begin for file in lacking], default=head.changed)
-            since = lookup.snapshot_time(connection, first) or job.created_at
-        now = self._runtime.clock.now()
-        # Also of an index that has lost a column, and says so.
-        there = {} if table is None else {column.id: column.name for column in table.columns}
-        columns = [there.get(number, "(dropped)") for number in self.definition.columns]
-        options = self.definition.to_options()
-        return IndexStatus(
-            table=self.table,
-            name=self.name,
-            using=self.using,
-            columns=tuple(columns),
-            options={k: v for k, v in options.items() if k not in ("kind", "column_ids")},
-            state=str(job.state),
-            watermark=job.watermark,
-            is_fresh=job.is_fresh,
-            pending_rows=sum(
-                file.rows - (file.deletes.count if file.deletes else 0) for file in lacking
-            ),
-            lag_seconds=0.0 if job.is_fresh else max(0.0, (now - since).total_seconds()),
-            rows=sum(segment.rows for segment in parts.segments),
-            segments=sum(1 for segment in parts.segments if segment.path),
-            size_bytes=sum(segment.size for segment in parts.segments)
-            + sum(one.size for one in parts.centroids.values()),
-            error=job.error,
-            note=job.note,
-            created_at=job.created_at,
-        )
+        job, last_change = self._job_status(), self._progress().changed
+        return status_of(self._runtime, job, self._source(), self.definition, last_change)
 
     def snapshot_for(self, freshness: str) -> int:
         """The snapshot that a search shows: the same as long as the table is."""
-        head = self._head()
-        if head.watermark is None:
-            raise self._unavailable(head)
-        if freshness != LATEST and not head.is_fresh:
-            self._check_history(head)
-            return head.watermark
-        return max(head.changed, head.altered, head.watermark)
+        progress = self._progress()
+        if progress.watermark is None:
+            raise self._unavailable(progress)
+        if freshness != LATEST and not progress.is_fresh:
+            self._check_history(progress)
+            return progress.watermark
+        return max(progress.changed, progress.altered, progress.watermark)
 
     @property
     def watermark(self) -> int | None:
@@ -364,14 +261,14 @@ class Index:
 
         If no process serves the lake, this one does the work.
         """
-        self._head()  # not another one of its name, if it was dropped
+        self._progress()  # not another one of its name, if it was dropped
         self._context.jobs.wait(self.table, self.name, snapshot, timeout)
 
     def rebuild(self) -> None:
         """Build all of it anew, here and now, from the table's rows; searches go on meanwhile."""
-        if self._head().watermark is None:
+        if self._progress().watermark is None:
             self.wait()
-        Upkeep(self._runtime, self._context.begin, self._job_id).rebuild()
+        Maintenance(self._runtime, self._context.begin, self._job_id).rebuild()
 
     def search_many(
         self,
@@ -387,30 +284,19 @@ class Index:
         For each row of `queries`, up to `limit` rows with its columns, `rank` from 1, `score` and
         the table's key. Every task opens the index for itself.
         """
-        from tailrace.indexes.batch import search_many
+        from tailrace.indexes.batch_search import search_many
 
         if not is_spark(queries):
             raise InvalidError(f"search_many takes a Spark DataFrame, not {show(queries)}")
         check_limit(limit)
         reader, _, _ = self._reader(None, freshness, at, stale_ok=False)
-        return search_many(self._runtime, reader.state, queries, column, limit)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """A name for a column that we add; the table's own keep theirs."""
-    while name in taken:
-        name = f"_{name}"
-    return name
+        return search_many(self._runtime, reader.snapshot, queries, column, limit)
 
 
 def check_freshness(freshness: object) -> None:
     """Refuse what is none."""
     if freshness not in (INDEXED, LATEST):
         raise InvalidError(f'freshness is "indexed" or "latest", not {show(freshness)}')
-
-
-def _listed(given: object) -> Sequence[object]:
-    return given if isinstance(given, Sequence) else [given]
 
 
 def check_limit(limit: object) -> None:
@@ -421,18 +307,3 @@ def check_limit(limit: object) -> None:
 
 class TailTooLongError(UnavailableError):
     """There is too much that the index does not have yet."""
-
-
-@checked
-def as_of(result: pa.Table) -> int:
-    """The snapshot that the result of a search reflects."""
-    metadata = result.schema.metadata or {}
-    if AS_OF not in metadata:
-        raise InvalidError("this table is not the result of a search")
-    return int(metadata[AS_OF])
-
-
-@checked
-def is_stale(result: pa.Table) -> bool:
-    """Whether a search with `stale_ok` gave less than it was asked for."""
-    return bool((result.schema.metadata or {}).get(IS_STALE) == b"true")

@@ -1,17 +1,15 @@
 """An index opened for searching, and what is kept open from one search to the next.
 
-Always true: a reader shows one state, whatever is committed or merged meanwhile. Segments are
+Always true: a reader shows one snapshot, whatever is committed or merged meanwhile. Segments are
 opened once for all readers that use them.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
-import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,13 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.indexes.archive import fetch_archive
 from tailrace.indexes.build import Builder
 from tailrace.indexes.cache import SegmentCache
-from tailrace.indexes.definition import FULLTEXT, Definition
-from tailrace.indexes.pack import fetch_pack
-from tailrace.indexes.rowmap import Gone, RowMap
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.index_snapshot import IndexSnapshot
+from tailrace.indexes.kind import Hit, Searcher
+from tailrace.indexes.row_addresses import RowAddresses, RowSet
 from tailrace.indexes.segment import Centroids, Segment
-from tailrace.indexes.state import State
 from tailrace.objects import Storage
 from tailrace.store.schema import Column
 
@@ -49,86 +48,62 @@ class Hits:
 
 @dataclass(frozen=True)
 class OpenSegment:
-    """A segment at hand: its row map and, of vectors, the vectors."""
+    """A segment at hand: where its rows are, and what its kind keeps open of its files."""
 
-    rows: RowMap
-    checksum: str
-    # Of text, links to its files: they stay as long as this does, whatever the cache evicts.
-    directory: Path | None
-    vectors: Any = None
+    rows: RowAddresses
+    content: Any
 
 
 class Reader:
-    """Searches one state, or those of its rows that a condition is true of."""
+    """Searches one snapshot, or those of its rows that a condition is true of."""
 
     def __init__(
-        self, opener: Opener, state: State, segments: list[OpenSegment], only: Gone | None
+        self,
+        opener: Opener,
+        snapshot: IndexSnapshot,
+        segments: list[OpenSegment],
+        only: RowSet | None,
     ) -> None:
-        self.state = state
+        self.snapshot = snapshot
         self._opener, self._segments = opener, segments
-        self.hidden = [_hidden(segment.rows, state, only) for segment in segments]
+        self._hidden = [_hidden(segment.rows, snapshot.gone, only) for segment in segments]
 
     @cached_property
     def live(self) -> int:
         """How many rows it may find."""
-        return sum(int((~hidden).sum()) for hidden in self.hidden)
+        return sum(int((~hidden).sum()) for hidden in self._hidden)
 
-    def narrowed(self, only: Gone) -> Reader:
+    def narrowed(self, only: RowSet) -> Reader:
         """The same with only some of the table's rows."""
-        return Reader(self._opener, self.state, self._segments, only)
+        return Reader(self._opener, self.snapshot, self._segments, only)
 
-    def places(self) -> list[dict[int, npt.NDArray[np.int64]]]:
-        """The places of the rows that each segment may find."""
-        pairs = zip(self._segments, self.hidden, strict=True)
-        return [segment.rows.by_file(~hidden) for segment, hidden in pairs]
-
-    def divided_by(self, centroids: int) -> list[Any]:
-        """The faiss indexes of its segments that are divided by some centroids."""
-        every = [one.vectors for one in self._segments if one.vectors is not None]
-        return [one.index for one in every if one.centroids == centroids]
+    @property
+    def opened(self) -> list[Any]:
+        """What its kind keeps open of each segment."""
+        return [segment.content for segment in self._segments]
 
     # --- searching --------------------------------------------------------------------------
 
     @cached_property
-    def searcher(self) -> Any:
-        """Of tantivy or faiss."""
-        definition = self.state.definition
-        pairs = list(zip(self._segments, self.hidden, strict=True))
-        if definition.kind == FULLTEXT:
-            return self._opener.text_searcher(definition, pairs)
-        from tailrace.indexes.vectors.searcher import VectorFiles, VectorSearcher
-
-        probes = {i: one.probes for i, one in self.state.parts.centroids.items()}
-        files = [VectorFiles(segment.vectors, hidden) for segment, hidden in pairs]
-        return VectorSearcher(definition, files, probes)
-
-    @cached_property
-    def queries(self) -> Any:
-        """Makes tantivy's queries."""
-        from tailrace.indexes.text.query import QueryMaker
-
-        definition = self.state.definition
-        names = [column.name for column in definition.columns_of(self.state.table)]
-        return QueryMaker(definition, names)
+    def _searcher(self) -> Searcher:
+        segments = list(zip(self.opened, self._hidden, strict=True))
+        kind = self.snapshot.definition.kind
+        return kind.searcher(self.snapshot, segments, self._opener.temporary)
 
     def search(self, query: object, limit: int) -> Hits:
         """The best rows for a text or a vector."""
-        definition = self.state.definition
-        if definition.kind == FULLTEXT:
-            made = self.queries.make(query)
-            found = self.searcher.search(made, min(limit, self.live)) if self.live else []
-        else:
-            from tailrace.indexes.vectors.library import query_vector
+        return self._hits(self._searcher.search(query, limit))
 
-            found = self.searcher.search(query_vector(definition, query), limit)
-        return self._hits(found)
+    def highlights(self, query: object, texts: Sequence[Sequence[str | None]]) -> list[str | None]:
+        """For each row that was found a piece of HTML that shows why; `texts` are its columns."""
+        return self._searcher.highlights(query, texts)
 
     @cached_property
     def _keys(self) -> tuple[tuple[Column, ...], pa.Schema]:
-        columns = self.state.table.key_columns
+        columns = self.snapshot.table.key_columns
         return columns, pa.schema([(column.name, column.type) for column in columns])
 
-    def _hits(self, found: list[tuple[float, int, int]]) -> Hits:
+    def _hits(self, found: list[Hit]) -> Hits:
         columns, schema = self._keys
         scores, orders, positions = zip(*found, strict=True) if found else ((), (), ())
         owners, within = np.array(orders, np.int64), np.array(positions, np.int64)
@@ -153,8 +128,8 @@ class Reader:
         )
 
 
-def _hidden(rows: RowMap, state: State, only: Gone | None) -> npt.NDArray[np.bool_]:
-    hidden = rows.find(state.gone)
+def _hidden(rows: RowAddresses, gone: RowSet, only: RowSet | None) -> npt.NDArray[np.bool_]:
+    hidden = rows.find(gone)
     return hidden if only is None else hidden | ~rows.find(only)
 
 
@@ -165,7 +140,7 @@ class Opener:
         self._storage, self._cache = storage, cache
         # What a reader uses is open; what none uses any more goes with the last that did.
         self._segments: WeakValueDictionary[Hashable, OpenSegment] = WeakValueDictionary()
-        self._quantizers: _Latest[Any] = _Latest(_OPEN_READERS)
+        self._centroids: _Latest[Any] = _Latest(_OPEN_READERS)
         self._jobs: _Latest[_Latest[Reader]] = _Latest(_OPEN_JOBS)
 
     def reader(self, job_id: int, key: Hashable, make: Callable[[], Reader]) -> Reader:
@@ -178,51 +153,33 @@ class Opener:
         self._jobs.clear()
         self._segments.clear()
 
-    def open(self, state: State, *, tail: bool) -> Reader:
-        """A reader of a state; with its tail, if that is wanted."""
-        segments = [self._opened(state, one) for one in state.parts.segments if one.path]
-        if tail and state.tail_rows:
-            segments += self._open_tail(state)
-        return Reader(self, state, segments, None)
+    def open(self, snapshot: IndexSnapshot, *, tail: bool) -> Reader:
+        """A reader of a snapshot; with its tail, if that is wanted."""
+        segments = [self._opened(snapshot, one) for one in snapshot.parts.segments if one.path]
+        if tail and snapshot.tail_rows:
+            segments += self._open_tail(snapshot)
+        return Reader(self, snapshot, segments, None)
 
-    def _opened(self, state: State, segment: Segment) -> OpenSegment:
-        key = (segment.checksum, state.definition)
+    def _opened(self, snapshot: IndexSnapshot, segment: Segment) -> OpenSegment:
+        key = (segment.checksum, snapshot.definition)
         found = self._segments.get(key)
         if found is None:
-            found = self._segments[key] = self._open(state, segment)
+            found = self._segments[key] = self._open(snapshot, segment)
         return found
 
-    def row_maps(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, RowMap]]:
-        """The row maps of some segments."""
-        for segment in segments:
-            if segment.path:
-                yield (
-                    segment,
-                    self._cache.use(self._storage, segment.path, segment.checksum, RowMap.read),
-                )
+    def read(self, stored: Segment | Centroids, read: Callable[[Path], T]) -> T:
+        """Read something of the files of a segment, or of centroids."""
+        return self._cache.use(self._storage, stored.path, stored.checksum, read)
 
-    def list_sizes(self, state: State, centroids: Centroids) -> npt.NDArray[np.int64]:
-        """How many vectors are in each of the lists of some centroids."""
-        from tailrace.indexes.vectors.writer import read_lists
+    def temporary(self) -> Path:
+        """A new directory on the disk of the segments, for the caller to remove."""
+        return self._cache.temporary()
 
-        sizes = np.zeros(centroids.lists, np.int64)
-        for segment in state.parts.segments:
-            if segment.path and segment.centroids == centroids.id:
-                found = self._cache.use(self._storage, segment.path, segment.checksum, read_lists)
-                sizes += np.bincount(found, minlength=centroids.lists)
-        return sizes
-
-    def first_unevenness(self, centroids: Centroids) -> float:
-        """How uneven the lists of some centroids were when these were found."""
-        from tailrace.indexes.vectors.centroids import first_unevenness
-
-        return self._cache.use(self._storage, centroids.path, centroids.checksum, first_unevenness)
-
-    def _open(self, state: State, segment: Segment) -> OpenSegment:
+    def _open(self, snapshot: IndexSnapshot, segment: Segment) -> OpenSegment:
         def read(directory: Path) -> OpenSegment:
-            return self._read(state.definition, segment, directory, state.parts.centroids)
+            return self._read(snapshot.definition, segment, directory, snapshot.parts.centroids)
 
-        return self._cache.use(self._storage, segment.path, segment.checksum, read)
+        return self.read(segment, read)
 
     def _read(
         self,
@@ -231,79 +188,43 @@ class Opener:
         directory: Path,
         centroids: Mapping[int, Centroids],
     ) -> OpenSegment:
-        rows = RowMap.read(directory)
-        if definition.kind == FULLTEXT:
-            links = self._cache.temporary()
-            try:
-                for file in directory.iterdir():
-                    os.link(file, links / file.name)
-            except BaseException:
-                shutil.rmtree(links, ignore_errors=True)
-                raise
-            opened = OpenSegment(rows, segment.checksum, links)
-            weakref.finalize(opened, shutil.rmtree, links, ignore_errors=True)
-            return opened
-        from tailrace.indexes.vectors.searcher import OpenVectors
-
         number = segment.centroids
-        quantizer = None if number is None else self.quantizer(definition, centroids[number])
-        vectors = OpenVectors.open(definition, directory, number, quantizer)
-        return OpenSegment(rows, segment.checksum, None, vectors)
+        divided = None
+        if number is not None:
+            divided = number, self._loaded(definition, centroids[number])
+        content = definition.kind.open(definition, directory, self.temporary, divided)
+        return OpenSegment(RowAddresses.read(directory), content)
 
-    def quantizer(self, definition: Definition, centroids: Centroids) -> Any:
-        """Centroids as faiss uses them."""
-        from tailrace.indexes.vectors.centroids import load
+    def _loaded(self, definition: Definition, centroids: Centroids) -> Any:
+        """Centroids as their kind uses them."""
+        return self._centroids.get(
+            (centroids.checksum, definition),
+            lambda: self.read(centroids, lambda at: definition.kind.load_centroids(definition, at)),
+        )
 
-        def make() -> Any:
-            return self._cache.use(
-                self._storage,
-                centroids.path,
-                centroids.checksum,
-                lambda directory: load(definition, directory),
-            )
-
-        return self._quantizers.get((centroids.checksum, definition), make)
-
-    def _open_tail(self, state: State) -> list[OpenSegment]:
+    def _open_tail(self, snapshot: IndexSnapshot) -> list[OpenSegment]:
         """Segments of what the index does not have yet, in a directory of their own."""
         place = self._cache.temporary()
         beside = Storage(f"{place}/")
         builder = Builder(
             storage=_Beside(self._storage, beside),  # type: ignore[arg-type]
-            definition=state.definition,
-            columns=tuple(state.definition.columns_of(state.table)),
-            keys=state.table.key_columns,
+            definition=snapshot.definition,
+            columns=tuple(snapshot.definition.columns_of(snapshot.table)),
+            keys=snapshot.table.key_columns,
             directory="",
             txn_id="tail",
         )
         opened = []
         try:
-            for segment in builder.run(state.tail, small=True):
+            for segment in builder.run(snapshot.tail, small=True):
                 if segment.path:
                     directory = place / segment.checksum
                     directory.mkdir()
-                    fetch_pack(beside, segment.path, segment.checksum, directory)
-                    opened.append(self._read(state.definition, segment, directory, {}))
+                    fetch_archive(beside, segment.path, segment.checksum, directory)
+                    opened.append(self._read(snapshot.definition, segment, directory, {}))
         finally:
             shutil.rmtree(place, ignore_errors=True)
         return opened
-
-    def text_searcher(
-        self, definition: Definition, segments: list[tuple[OpenSegment, npt.NDArray[np.bool_]]]
-    ) -> Any:
-        """Of the files of some segments."""
-        from tailrace.indexes.text.searcher import TextFiles, TextSearcher
-
-        temporary = self._cache.temporary()
-        try:
-            files = [
-                TextFiles(one.directory, hidden)
-                for one, hidden in segments
-                if one.directory is not None
-            ]
-            return TextSearcher(definition, files, temporary)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 class _Beside:

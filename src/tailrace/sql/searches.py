@@ -89,7 +89,7 @@ class Call:
         highlight = given.pop("highlight", False)
         try:
             found = index.find(query, **given)
-            columns = [column.name for column in found.reader.state.table.columns]
+            columns = [column.name for column in found.table.columns]
             rows = index.result(found, query, columns=columns, highlight=highlight)
         except (InvalidError, NotFoundError) as error:
             raise self.fault(error.said(in_sql)) from error

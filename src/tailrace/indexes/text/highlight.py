@@ -1,36 +1,31 @@
-"""The place of a text that a query fits best, with the words that fit in bold."""
+"""Finds the part of a text that fits a query best, with the words that fit in bold."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import tantivy
 
-from tailrace.indexes.text.library import field_of
-
-if TYPE_CHECKING:
-    from tailrace.indexes.reader import Reader
-
-_LENGTH = 160  # letters, about
+_LENGTH = 160  # characters, about
 
 
 def highlights(
-    reader: Reader, query: object, texts: Sequence[Sequence[str | None]]
+    searcher: tantivy.Searcher,
+    schema: tantivy.Schema,
+    query: tantivy.Query,
+    fields: Sequence[str],
+    texts: Sequence[Sequence[str | None]],
 ) -> list[str | None]:
     """For each row a piece of HTML, of the first of its columns that has something to show.
 
-    `texts` are the columns of the rows that were found.
+    `texts` are the columns of the rows, in the order of `fields`.
     """
-    made = reader.queries.make(query)
-    fields = [field_of(number) for number in reader.state.definition.columns]
-    searcher = reader.searcher
     generators = []
     for field in fields:
-        generator = tantivy.SnippetGenerator.create(searcher.searcher, made, searcher.schema, field)
+        generator = tantivy.SnippetGenerator.create(searcher, query, schema, field)
         generator.set_max_num_chars(_LENGTH)
         generators.append(generator)
-    found: list[str | None] = []
+    snippets: list[str | None] = []
     for row in zip(*texts, strict=True):
         shown = None
         for field, generator, text in zip(fields, generators, row, strict=True):
@@ -39,5 +34,5 @@ def highlights(
             document = tantivy.Document()
             document.add_text(field, text)
             shown = generator.snippet_from_doc(document).to_html() or None
-        found.append(shown)
-    return found
+        snippets.append(shown)
+    return snippets

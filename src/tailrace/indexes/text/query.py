@@ -21,7 +21,7 @@ import tantivy
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.text.library import field_of, make_analyzer, make_schema
+from tailrace.indexes.text.schema import field_of, make_analyzer, make_schema
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -210,7 +210,7 @@ class QueryMaker:
         self._columns = {
             name.casefold(): (field_of(number), weight)
             for name, number, weight in zip(
-                names, definition.columns, definition.weights, strict=True
+                names, definition.columns, definition.options.weights, strict=True
             )
         }
 
@@ -263,7 +263,7 @@ class QueryMaker:
             return self._fuzzy(words, field)
         if len(tokens) == 1:
             return self._term(field, tokens[0])
-        if self._definition.positions:
+        if self._definition.options.positions:
             return tantivy.Query.phrase_query(self.schema, field, list(tokens), slop=words.slop)
         if words.is_phrase:
             raise InvalidError("this index was made without positions: it finds no phrases")
@@ -282,7 +282,7 @@ class QueryMaker:
         return made[0][1] if len(made) == 1 else tantivy.Query.boolean_query(made)
 
     def _term(self, field: str, token: str) -> tantivy.Query:
-        option = "position" if self._definition.positions else "freq"
+        option = "position" if self._definition.options.positions else "freq"
         return tantivy.Query.term_query(self.schema, field, token, index_option=option)
 
     def _prefix(self, words: Words, field: str) -> tantivy.Query | None:
@@ -291,7 +291,7 @@ class QueryMaker:
             return None
         before = self._words.analyze(words.text)[:-1]  # the index has their stems
         pattern = f"{_literally(tokens[-1])}.*"
-        if before and self._definition.positions:
+        if before and self._definition.options.positions:
             return tantivy.Query.regex_phrase_query(
                 self.schema, field, [*map(_literally, before), pattern]
             )

@@ -9,48 +9,98 @@ segments.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
+import weakref
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import tantivy
 
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.text.library import register
+from tailrace.indexes.kind import Hit, Searcher
+from tailrace.indexes.text.highlight import highlights
+from tailrace.indexes.text.query import QueryMaker
+from tailrace.indexes.text.schema import field_of, register
 from tailrace.indexes.text.writer import META, PARTS, first_numbers, link_part, order_name
 
-Flags = npt.NDArray[np.bool_]
+if TYPE_CHECKING:
+    from tailrace.indexes.kind import Hidden
+
 # How tantivy ends each of its files: a description, its length, and this number.
 _MAGIC = 1337
 _FORMAT = {"major": 0, "minor": 27, "patch": 0, "index_format_version": 7}
 
 
-@dataclass(frozen=True)
-class TextFiles:
-    """The files of one segment."""
+class OpenText:
+    """Links to the files of one segment: they stay as long as this does."""
 
-    directory: Path
-    hidden: Flags  # by position: what is not to be found
+    def __init__(self, files: Path, directory: Path) -> None:
+        """`directory` is an empty one on the same disk."""
+        self.directory = directory
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        for file in files.iterdir():
+            os.link(file, directory / file.name)
 
 
-class TextSearcher:
-    """An open index."""
+class TextSearcher(Searcher):
+    """Searches the texts of some segments, which are opened for the first query."""
 
     def __init__(
-        self, definition: Definition, segments: Sequence[TextFiles], temporary: Path
+        self,
+        definition: Definition,
+        names: Sequence[str],
+        segments: Sequence[tuple[OpenText, Hidden]],
+        temporary: Callable[[], Path],
+    ) -> None:
+        """`names` are the index's columns as they are called now."""
+        self._definition, self._segments, self._temporary = definition, segments, temporary
+        self._queries = QueryMaker(definition, names)
+        self._live = sum(int((~hidden).sum()) for _, hidden in segments)
+
+    def search(self, query: object, limit: int) -> list[Hit]:
+        """The rows that fit a query best, the best first."""
+        parsed = self._queries.make(query)
+        return self._combined.search(parsed, min(limit, self._live)) if self._live else []
+
+    def highlights(self, query: object, texts: Sequence[Sequence[str | None]]) -> list[str | None]:
+        """For each row the part of its first column that has something to show."""
+        combined = self._combined
+        fields = [field_of(number) for number in self._definition.columns]
+        return highlights(
+            combined.searcher, combined.schema, self._queries.make(query), fields, texts
+        )
+
+    @cached_property
+    def _combined(self) -> CombinedSegments:
+        temporary = self._temporary()
+        try:
+            return CombinedSegments(self._definition, self._segments, temporary)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+class CombinedSegments:
+    """Segments opened as one tantivy index."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        segments: Sequence[tuple[OpenText, Hidden]],
+        temporary: Path,
     ) -> None:
         """`temporary` is an empty directory on the same disk; it goes once all is open."""
         parts: list[dict[str, Any]] = []
         meta: dict[str, Any] = {}
         # By the number of a part's first document: its segment, and its documents' positions.
         places: dict[int, tuple[int, int | npt.NDArray[np.int64]]] = {}
-        for order, segment in enumerate(segments):
+        for order, (segment, all_hidden) in enumerate(segments):
             described = json.loads((segment.directory / PARTS).read_text())
             meta = json.loads((segment.directory / META).read_text())
             for segment_id, start, size in described["parts"]:
@@ -58,9 +108,9 @@ class TextSearcher:
                 where: Any = start
                 if start is None:
                     where = np.load(segment.directory / order_name(segment_id))
-                    hidden = segment.hidden[where]
+                    hidden = all_hidden[where]
                 else:
-                    hidden = segment.hidden[start : start + size]
+                    hidden = all_hidden[start : start + size]
                 parts.append(_part(temporary, segment_id, hidden))
                 first = int(where[0]) if start is None else start
                 places[described["base"] + first] = (order, where)
@@ -75,8 +125,8 @@ class TextSearcher:
         # Tantivy may be leaving a lock there at this very moment: the caller tries once more.
         shutil.rmtree(temporary, ignore_errors=True)
 
-    def search(self, query: tantivy.Query, limit: int) -> list[tuple[float, int, int]]:
-        """Score, segment and position of the best rows, the best first."""
+    def search(self, query: tantivy.Query, limit: int) -> list[Hit]:
+        """The best rows, the best first."""
         found = []
         for score, address in self.searcher.search(query, limit, count=False).hits:
             order, where = self._places[address.segment_ord]
@@ -86,7 +136,7 @@ class TextSearcher:
         return found
 
 
-def _part(directory: Path, segment_id: str, hidden: Flags) -> dict[str, Any]:
+def _part(directory: Path, segment_id: str, hidden: Hidden) -> dict[str, Any]:
     """The description of a part, and the file that says what is not to be found in it."""
     count = int(hidden.sum())
     described = {"segment_id": segment_id, "max_doc": len(hidden), "deletes": None}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import tantivy
 
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.text.library import ROW, field_of, make_schema, register
+from tailrace.indexes.text.schema import ROW, field_of, make_schema, register
 
 # Bytes of words that are held before they are written: enough for some million short texts.
 _HEAP = 400_000_000

@@ -11,12 +11,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.indexes.definition import COSINE, Definition
-from tailrace.indexes.vectors.library import Vectors, flat_index
+from tailrace.indexes.vectors.comparison import Vectors, flat_index
+from tailrace.indexes.vectors.kind import COSINE, VectorOptions
+from tailrace.indexes.vectors.load_faiss import faiss
 
 NAME, SAMPLE = "centroids.npy", "sample.json"
 _PER_LIST = 64  # vectors of the sample for each list: faiss asks for 39
@@ -41,15 +41,15 @@ def sample_size(rows: int, dimension: int) -> int:
     return min(rows, list_count(rows) * _PER_LIST, _SAMPLE_BYTES // (4 * dimension))
 
 
-def train(definition: Definition, sample: Vectors, rows: int) -> Vectors:
+def train(options: VectorOptions, sample: Vectors, rows: int) -> Vectors:
     """Find the centroids for so many rows from a sample of them."""
     lists = min(list_count(rows), max(1, len(sample) // 39))
     kmeans = faiss.Kmeans(
-        definition.dimension,
+        options.dimension,
         lists,
         niter=_ROUNDS,
         seed=1,
-        spherical=definition.metric == COSINE,
+        spherical=options.metric == COSINE,
         max_points_per_centroid=_PER_LIST,
     )
     kmeans.train(sample)
@@ -82,16 +82,16 @@ def unevenness(sizes: npt.NDArray[Any]) -> float:
     return float(counts.size * (counts**2).sum() / max(1.0, counts.sum() ** 2))
 
 
-def as_index(definition: Definition, centroids: Vectors) -> Any:
+def as_index(options: VectorOptions, centroids: Vectors) -> Any:
     """As an index of their own, which finds the nearest."""
-    index = flat_index(definition)
+    index = flat_index(options)
     index.add(centroids)
     return index
 
 
-def load(definition: Definition, directory: Path) -> Any:
+def load(options: VectorOptions, directory: Path) -> Any:
     """Read them, as an index of their own."""
-    return as_index(definition, np.load(directory / NAME))
+    return as_index(options, np.load(directory / NAME))
 
 
 def probes_for(

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.indexes.definition import L2, Definition
-from tailrace.indexes.vectors.library import (
+from tailrace.indexes.kind import Hit, Searcher
+from tailrace.indexes.vectors.comparison import (
     Vectors,
     all_of,
     flat_index,
     metric_of,
     one_thread,
+    query_vector,
 )
+from tailrace.indexes.vectors.kind import L2, VectorOptions
+from tailrace.indexes.vectors.load_faiss import faiss
 from tailrace.indexes.vectors.writer import VECTORS, read_lists, whole
 
-Flags = npt.NDArray[np.bool_]
+if TYPE_CHECKING:
+    from tailrace.indexes.kind import Hidden
+
 # Up to so many rows that may be found, all of them are compared: lists only help with more.
 _FEW = 20_000
 
@@ -35,14 +39,14 @@ class OpenVectors:
 
     @staticmethod
     def open(
-        definition: Definition, directory: Path, centroids: int | None, quantizer: Any | None
+        options: VectorOptions, directory: Path, centroids: int | None, quantizer: Any | None
     ) -> OpenVectors:
         vectors = np.load(directory / VECTORS, mmap_mode="r")
         if centroids is None:
-            flat = flat_index(definition)
+            flat = flat_index(options)
             flat.add(np.ascontiguousarray(vectors))
             return OpenVectors(flat, None)
-        index = divided_index(definition, quantizer, half=vectors.dtype == np.float16)
+        index = divided_index(options, quantizer, half=vectors.dtype == np.float16)
         lists = read_lists(directory)
         middles = all_of(quantizer)
         for start in range(0, len(lists), 65_536):
@@ -57,13 +61,13 @@ class OpenVectors:
         return OpenVectors(index, centroids)
 
 
-def divided_index(definition: Definition, quantizer: Any, *, half: bool) -> Any:
+def divided_index(options: VectorOptions, quantizer: Any, *, half: bool) -> Any:
     """An empty index whose vectors are divided by centroids, which many indexes may share.
 
     With `half`, it holds how vectors differ from their centroids, with half the precision.
     """
-    shape = quantizer, definition.dimension, quantizer.ntotal
-    metric = metric_of(definition)
+    shape = quantizer, options.dimension, quantizer.ntotal
+    metric = metric_of(options)
     if half:
         kind = faiss.ScalarQuantizer.QT_fp16
         index = faiss.IndexIVFScalarQuantizer(*shape, kind, metric, True)
@@ -75,48 +79,43 @@ def divided_index(definition: Definition, quantizer: Any, *, half: bool) -> Any:
     return index
 
 
-@dataclass(frozen=True)
-class VectorFiles:
-    """A segment in a search."""
-
-    opened: OpenVectors
-    hidden: Flags  # by position: what is not to be found
-
-
-class VectorSearcher:
-    """An open index."""
+class VectorSearcher(Searcher):
+    """Searches the vectors of some segments."""
 
     def __init__(
-        self, definition: Definition, segments: Sequence[VectorFiles], probes: Mapping[int, int]
+        self,
+        options: VectorOptions,
+        segments: Sequence[tuple[OpenVectors, Hidden]],
+        probes: Mapping[int, int],
     ) -> None:
         """`probes`: by centroids, the lists to look at for the recall that is wanted."""
-        self._is_l2 = definition.metric == L2
-        self._segments = [segment.opened for segment in segments]
-        self._counts = [int((~segment.hidden).sum()) for segment in segments]
-        self._selectors = [_Selector.of(segment.hidden) for segment in segments]
+        self._options = options
+        self._is_l2 = options.metric == L2
+        self._segments = [opened for opened, _ in segments]
+        self._counts = [int((~hidden).sum()) for _, hidden in segments]
+        self._selectors = [_Selector.of(hidden) for _, hidden in segments]
         self._probes = probes
-        self.live = sum(self._counts)
-        self._total = sum(len(segment.hidden) for segment in segments)
+        self._live = sum(self._counts)
+        self._total = sum(len(hidden) for _, hidden in segments)
 
-    def search(self, query: Vectors, limit: int) -> list[tuple[float, int, int]]:
-        """Score, segment and position of the nearest rows, the nearest first."""
-        wanted = min(limit, self.live)
+    def search(self, query: object, limit: int) -> list[Hit]:
+        """The nearest rows, the nearest first."""
+        vector = query_vector(self._options, query)
+        wanted = min(limit, self._live)
         if not wanted:
             return []
-        # What is hidden takes its share of each list: as many more lists are looked at.
-        widened = self._total / self.live
-        if self.live <= _FEW:
+        # Hidden rows take their share of each list: as many more lists are looked at.
+        widened = self._total / self._live
+        if self._live <= _FEW:
             widened = float("inf")
         with one_thread():
             while True:
-                found, is_exact = self._search(query, wanted, widened)
+                found, is_exact = self._search(vector, wanted, widened)
                 if len(found) >= wanted or is_exact:
                     return found
                 widened *= 4
 
-    def _search(
-        self, query: Vectors, limit: int, widened: float
-    ) -> tuple[list[tuple[float, int, int]], bool]:
+    def _search(self, query: Vectors, limit: int, widened: float) -> tuple[list[Hit], bool]:
         scores, orders, positions = [], [], []
         is_exact = True
         for order, opened in enumerate(self._segments):
@@ -153,7 +152,7 @@ class _Selector:
     bits: npt.NDArray[np.uint8]
 
     @staticmethod
-    def of(hidden: Flags) -> _Selector | None:
+    def of(hidden: Hidden) -> _Selector | None:
         if not hidden.any():
             return None
         bits = np.packbits(~hidden, bitorder="little")

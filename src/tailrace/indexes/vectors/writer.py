@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.indexes.definition import Definition
-from tailrace.indexes.vectors.library import Vectors, all_of, one_thread, prepared, to_vectors
+from tailrace.indexes.vectors.comparison import Vectors, all_of, one_thread, prepared, to_vectors
+from tailrace.indexes.vectors.kind import VectorOptions
 
+# Segments hold plain arrays of numbers: no version of faiss reads them differently.
+FORMAT = "vector-2"
 VECTORS, LISTS = "vectors.npy", "lists.npy"
 # What a vector may lose by half the precision: of itself, and of how it differs from its centroid;
 # less than the second, which is what its own numbers are uncertain by, does not matter.
@@ -28,18 +31,17 @@ class VectorWriter:
     of those makes the whole segment keep its vectors as they are.
     """
 
-    def __init__(self, definition: Definition, centroids: Any | None) -> None:
-        self._definition, self._centroids = definition, centroids
+    def __init__(self, options: VectorOptions, directory: Path, centroids: Any | None) -> None:
+        self._options, self._directory, self._centroids = options, directory, centroids
         self._middles: Any = None if centroids is None else all_of(centroids)
         self._vectors: list[Any] = []
         self._lists: list[Any] = []
         self.rows = 0
 
-    def add(self, column: pa.ChunkedArray) -> None:
+    def add(self, columns: Sequence[pa.ChunkedArray]) -> None:
         """Add rows, none of which is NULL."""
-        vectors: Vectors = prepared(
-            self._definition, to_vectors(column, self._definition.dimension)
-        )
+        (column,) = columns
+        vectors: Vectors = prepared(self._options, to_vectors(column, self._options.dimension))
         self.rows += len(vectors)
         if self._centroids is None:
             self._vectors.append(vectors)
@@ -50,8 +52,9 @@ class VectorWriter:
         self._vectors.append(_halved(vectors, vectors - self._middles[lists]))
         self._lists.append(lists.astype(np.int32))
 
-    def finish(self, directory: Path) -> list[Path]:
+    def finish(self) -> list[Path]:
         """Write the files."""
+        directory = self._directory
         if len({part.dtype for part in self._vectors}) > 1:
             self._vectors = [
                 part if part.dtype == np.float32 else whole(part, self._middles[lists])

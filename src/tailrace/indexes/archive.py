@@ -28,7 +28,7 @@ class _Hashing:
         return len(data)
 
 
-def write_pack(storage: Storage, path: str, files: Iterable[Path]) -> tuple[int, str]:
+def write_archive(storage: Storage, path: str, files: Iterable[Path]) -> tuple[int, str]:
     """Write files as one object; returns its size and checksum."""
     with storage.open_write(path) as sink:
         hashing: Any = _Hashing(sink.native)
@@ -42,7 +42,7 @@ def write_pack(storage: Storage, path: str, files: Iterable[Path]) -> tuple[int,
     return int(hashing.size), str(hashing.hash.hexdigest())
 
 
-def fetch_pack(storage: Storage, path: str, checksum: str, target: Path) -> None:
+def fetch_archive(storage: Storage, path: str, checksum: str, target: Path) -> None:
     """Unpack an object into a directory, unless it is not what the catalog means."""
     packed = target / "pack"
     digest = hashlib.sha256()

@@ -43,7 +43,7 @@ def make_schema(definition: Definition) -> Schema:
             field_of(number),
             stored=False,
             tokenizer_name=_TOKENIZER,
-            index_option="position" if definition.positions else "freq",
+            index_option="position" if definition.options.positions else "freq",
         )
     builder.add_unsigned_field(ROW, stored=False, indexed=False, fast=True)
     return builder.build()
@@ -51,13 +51,13 @@ def make_schema(definition: Definition) -> Schema:
 
 def make_analyzer(definition: Definition, *, stems: bool = True) -> TextAnalyzer:
     """Text to words; without `stems`, as they are written."""
-    is_gram = definition.tokenizer == "ngram"
+    is_gram = definition.options.tokenizer == "ngram"
     tokenizer = tantivy.Tokenizer.regex(_GRAMS) if is_gram else tantivy.Tokenizer.simple()
     builder = tantivy.TextAnalyzerBuilder(tokenizer)
     builder = builder.filter(tantivy.Filter.remove_long(_LONGEST))
     builder = builder.filter(tantivy.Filter.lowercase())
-    if definition.tokenizer == "default" and stems:
-        builder = builder.filter(tantivy.Filter.stemmer(definition.language))
+    if definition.options.tokenizer == "default" and stems:
+        builder = builder.filter(tantivy.Filter.stemmer(definition.options.language))
     return builder.build()
 
 

@@ -12,9 +12,9 @@ from sqlglot.errors import SqlglotError
 from tailrace import spark_sql
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
+from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Hits
-from tailrace.indexes.rowmap import Gone
-from tailrace.indexes.state import State
+from tailrace.indexes.row_addresses import RowSet
 from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 from tailrace.store import lookup, predicate
 from tailrace.store.parallel import each
@@ -23,16 +23,16 @@ from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
 
 
-def matching_places(runtime: Runtime, state: State, where: object) -> Gone:
+def matching_places(runtime: Runtime, snapshot: IndexSnapshot, where: object) -> RowSet:
     """Where the rows are that a condition is true of."""
     if not isinstance(where, str) or not where.strip():
         raise InvalidError(f"where is a condition in Spark SQL, not {show(where)}")
 
     def stats(columns: Iterable[int]) -> Any:
         with runtime.database.read() as connection:
-            return lookup.file_stats(connection, state.table, tuple(columns), state.at)
+            return lookup.file_stats(connection, snapshot.table, tuple(columns), snapshot.at)
 
-    return predicate.matching(runtime, state.scan, where, stats)
+    return predicate.matching(runtime, snapshot.scan, where, stats)
 
 
 def is_deterministic(where: str) -> bool:
@@ -52,7 +52,9 @@ def _words(where: str) -> set[str]:
         raise InvalidError(f"cannot read the condition {show(where)}") from error
 
 
-def read_rows(runtime: Runtime, state: State, hits: Hits, columns: Sequence[Column]) -> pa.Table:
+def read_rows(
+    runtime: Runtime, snapshot: IndexSnapshot, hits: Hits, columns: Sequence[Column]
+) -> pa.Table:
     """Columns of the rows that were found, in their order; only their row groups are read."""
     unique = list({column.id: column for column in columns}.values())
     schema = pa.schema([(column.name, column.type) for column in unique])
@@ -61,7 +63,7 @@ def read_rows(runtime: Runtime, state: State, hits: Hits, columns: Sequence[Colu
     def read(key: int) -> tuple[Any, pa.Table]:
         own = np.flatnonzero(hits.files == key)
         order = np.argsort(hits.positions[own], kind="stable")
-        file = state.files[int(key)]
+        file = snapshot.files[int(key)]
         rows = read_file(runtime.storage, file, unique, only=hits.positions[own][order])
         return own[order], rows.cast(schema)
 

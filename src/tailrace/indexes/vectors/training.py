@@ -17,17 +17,22 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tailrace.indexes import segment as segments
+from tailrace.indexes.archive import write_archive
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.pack import write_pack
 from tailrace.indexes.segment import Centroids
+from tailrace.indexes.vectors import centroids as lists
+from tailrace.indexes.vectors.comparison import Vectors, nearest, prepared, to_vectors
+from tailrace.indexes.vectors.kind import L2, VectorOptions
+from tailrace.indexes.vectors.load_faiss import faiss
+from tailrace.indexes.vectors.writer import read_lists
 from tailrace.store.parallel import each
 from tailrace.store.parquet import new_object_name
 from tailrace.store.pieces import Piece, read, split
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:
-    from tailrace.indexes.reader import Reader
-    from tailrace.indexes.vectors.library import Vectors
+    from tailrace.indexes.index_snapshot import IndexSnapshot
+    from tailrace.indexes.reader import Opener, Reader
     from tailrace.store.runtime import Runtime
     from tailrace.store.transaction import Transaction
 
@@ -35,6 +40,8 @@ _Numbers = npt.NDArray[np.int64]
 _SPREAD = 4  # rows looked at for each that is taken
 _GROUPS = 12  # row groups looked at, if there are as many: rows near each other may be alike
 _FEWEST = 400  # of the sample: from fewer, there is nothing to learn
+# How many times as uneven as at first lists may become.
+_UNEVEN = 3.0
 _ENOUGH = 4  # rows for each of the sample, up to which it stands for all
 
 
@@ -45,27 +52,26 @@ def train(
     definition: Definition,
     table: TableInfo,
     pieces: Sequence[Piece],
-    vectors: int | None = None,
+    rows: int | None = None,
 ) -> Centroids | None:
     """Find centroids for the rows of some pieces, from a sample of them.
 
-    `vectors`: how many the pieces have; if that is not known, the sample tells about how many. None
-    if there are too few of them: most may be NULL.
+    `rows`: how many have a vector; if that is not known, the sample tells about how many. None if
+    they are too few: most may be NULL.
     """
-    from tailrace.indexes.vectors import centroids as lists
-
+    options: VectorOptions = definition.options
     sample, about = _sample(runtime, definition, table, pieces)
     if len(sample) < _FEWEST:
         return None
-    rows = about if vectors is None else vectors
-    found = lists.train(definition, sample, rows)
-    quantizer = lists.as_index(definition, found)
-    probes = _try_out(definition, quantizer, sample, rows)
+    rows = about if rows is None else rows
+    found = lists.train(options, sample, rows)
+    quantizer = lists.as_index(options, found)
+    probes = _try_out(options, quantizer, sample, rows)
     directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
     try:
         path = f"{table.path}{new_object_name(txn.object_owner(), ending='segment')}"
         files = lists.save(directory, found, lists.unevenness_of(quantizer, sample))
-        size, checksum = write_pack(runtime.storage, path, files)
+        size, checksum = write_archive(runtime.storage, path, files)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     made = Centroids(
@@ -89,12 +95,9 @@ def _sample(
     pieces: Sequence[Piece],
 ) -> tuple[Vectors, int]:
     """Some vectors, and about how many there are."""
-    from tailrace.indexes.vectors import centroids as lists
-    from tailrace.indexes.vectors.library import prepared, to_vectors
-
     (column,) = definition.columns_of(table)
     rows = sum(piece.rows for piece in pieces)
-    wanted = lists.sample_size(rows, definition.dimension)
+    wanted = lists.sample_size(rows, definition.options.dimension)
     random = np.random.default_rng(1)
     groups = [
         piece
@@ -118,33 +121,30 @@ def _sample(
                 values = values.filter(pc.is_valid(values))
             there += len(values)
             some = np.flatnonzero(own.random(len(values)) < wanted / max(1, count))
-            taken.append(to_vectors(values.take(some), definition.dimension))
+            taken.append(to_vectors(values.take(some), definition.options.dimension))
         return there, taken
 
     every = each(take, list(range(len(looked_at))))
-    nothing = np.empty((0, definition.dimension), np.float32)
+    nothing = np.empty((0, definition.options.dimension), np.float32)
     sample = np.concatenate([nothing, *(some for _, taken in every for some in taken)])
     there = sum(there for there, _ in every)
-    return prepared(definition, sample), rows * there // max(1, count)
+    return prepared(definition.options, sample), rows * there // max(1, count)
 
 
-def _try_out(definition: Definition, quantizer: Any, sample: Vectors, rows: int) -> int:
+def _try_out(options: VectorOptions, quantizer: Any, sample: Vectors, rows: int) -> int:
     """How many lists to look at, by a sample of so many rows alone.
 
     Of the nearest rows, it has its share: so the fewer there are of them, the fewer of its own are
     asked for. A small sample is not to be trusted: upkeep tries out again with all rows.
     """
-    from tailrace.indexes.vectors import centroids as lists
-    from tailrace.indexes.vectors.library import nearest
-
     count = max(1, round(lists.NEIGHBOURS * len(sample) / max(1, rows)))
     random = np.random.default_rng(2)
     own = np.sort(random.permutation(len(sample))[: lists.SAMPLE_QUERIES])
     queries = sample[own]
-    near = nearest(definition, queries, sample, count + 1)
+    near = nearest(options, queries, sample, count + 1)
     _, found = quantizer.search(sample[near.ravel()], 1)
     return lists.probes_for(
-        quantizer, queries, _of_others(near, own, found.reshape(near.shape)), definition.recall
+        quantizer, queries, _of_others(near, own, found.reshape(near.shape)), options.recall
     )
 
 
@@ -155,15 +155,20 @@ def _of_others(near: _Numbers, own: _Numbers, found: _Numbers) -> _Numbers:
     return np.where(is_own | (near < 0), -1, found)
 
 
-def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
+def is_uneven(opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> bool:
+    """Whether rows that came since these were trained are in few of the lists."""
+    sizes = np.zeros(centroids.lists, np.int64)
+    for segment in snapshot.parts.segments:
+        if segment.path and segment.centroids == centroids.id:
+            sizes += np.bincount(opener.read(segment, read_lists), minlength=centroids.lists)
+    at_first = opener.read(centroids, lists.first_unevenness)
+    return lists.unevenness(sizes) > _UNEVEN * at_first
+
+
+def calibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
     """Try out anew how many lists to look at, with all vectors of an index."""
-    import faiss
-
-    from tailrace.indexes.definition import L2
-    from tailrace.indexes.vectors import centroids as lists
-
-    definition = reader.state.definition
-    indexes = reader.divided_by(centroids.id)
+    options: VectorOptions = reader.snapshot.definition.options
+    indexes = [one.index for one in reader.opened if one.centroids == centroids.id]
     total = sum(index.ntotal for index in indexes)
     if not total:
         return
@@ -181,7 +186,7 @@ def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
     scores, near, found = [], [], []
     for start, index in zip(starts, indexes, strict=False):
         some, ids = index.search(queries, lists.NEIGHBOURS + 1, params=every)
-        scores.append(some if definition.metric == L2 else -some)
+        scores.append(some if options.metric == L2 else -some)
         near.append(np.where(ids >= 0, ids + start, -1))
         places = faiss.vector_to_array(index.direct_map.array)  # the list, and where in it
         found.append(places[np.maximum(ids, 0)] >> 32)
@@ -190,7 +195,7 @@ def recalibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
         np.take_along_axis(np.hstack(parts), best, axis=1) for parts in (near, found)
     )
     probes = lists.probes_for(
-        indexes[0].quantizer, queries, _of_others(near_all, own, found_all), definition.recall
+        indexes[0].quantizer, queries, _of_others(near_all, own, found_all), options.recall
     )
     with runtime.database.write() as connection:
         segments.calibrate(connection, centroids.id, probes=probes, rows=total)

@@ -1,4 +1,4 @@
-"""What faiss is told: metrics, lists, and how vectors are stored."""
+"""How vectors are compared: metrics, and the form that each needs vectors in."""
 
 from __future__ import annotations
 
@@ -12,15 +12,9 @@ import pyarrow as pa
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
-from tailrace.indexes.definition import COSINE, L2, Definition
+from tailrace.indexes.vectors.kind import COSINE, L2, VectorOptions
+from tailrace.indexes.vectors.load_faiss import faiss
 
-try:
-    import faiss
-except ImportError as error:
-    raise InvalidError("vector indexes need an extra: pip install 'tailrace[vector]'") from error
-
-# Segments hold plain arrays of numbers: no version of faiss reads them differently.
-FORMAT = "vector-2"
 Vectors = npt.NDArray[np.float32]
 _AT_ONCE = 64  # queries that are compared with many vectors
 _SMALL, _LEAST = 1e-10, 1e-44  # the length of a vector; a number that is not zero
@@ -41,14 +35,14 @@ def one_thread() -> Iterator[None]:
         faiss.omp_set_num_threads(before)
 
 
-def metric_of(definition: Definition) -> int:
+def metric_of(options: VectorOptions) -> int:
     """Faiss's number for the metric; cosine is the inner product of vectors of length 1."""
-    return int(faiss.METRIC_L2 if definition.metric == L2 else faiss.METRIC_INNER_PRODUCT)
+    return int(faiss.METRIC_L2 if options.metric == L2 else faiss.METRIC_INNER_PRODUCT)
 
 
-def prepared(definition: Definition, vectors: Vectors) -> Vectors:
+def prepared(options: VectorOptions, vectors: Vectors) -> Vectors:
     """Vectors as they are compared."""
-    if definition.metric == COSINE:
+    if options.metric == COSINE:
         vectors = np.array(vectors, np.float32, order="C")
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         # Of small numbers the squares are nothing, unless they are made larger before.
@@ -71,13 +65,13 @@ def to_vectors(column: pa.ChunkedArray, dimension: int) -> Vectors:
 
 
 def nearest(
-    definition: Definition, queries: Vectors, vectors: Vectors, count: int
+    options: VectorOptions, queries: Vectors, vectors: Vectors, count: int
 ) -> npt.NDArray[np.int64]:
     """The numbers of the vectors that are nearest to each query, the nearest first.
 
     By numpy: for a few hundred queries it takes a third of the time that faiss does.
     """
-    lengths = np.einsum("ij,ij->i", vectors, vectors) if definition.metric == L2 else None
+    lengths = np.einsum("ij,ij->i", vectors, vectors) if options.metric == L2 else None
     found = []
     for start in range(0, len(queries), _AT_ONCE):
         scores = queries[start : start + _AT_ONCE] @ vectors.T
@@ -89,9 +83,9 @@ def nearest(
     return np.concatenate(found)
 
 
-def flat_index(definition: Definition) -> Any:
+def flat_index(options: VectorOptions) -> Any:
     """An index that compares with all vectors."""
-    return faiss.IndexFlat(definition.dimension, metric_of(definition))
+    return faiss.IndexFlat(options.dimension, metric_of(options))
 
 
 def all_of(index: Any) -> Vectors:
@@ -100,19 +94,19 @@ def all_of(index: Any) -> Vectors:
     return found
 
 
-def query_vector(definition: Definition, given: object) -> Vectors:
+def query_vector(options: VectorOptions, given: object) -> Vectors:
     """A vector that a user searches for, as a matrix of one row."""
     try:
         made = np.asarray(given, np.float32)
     except (TypeError, ValueError, OverflowError):
         raise InvalidError(
-            f"a vector index is searched for {definition.dimension} numbers, not for {show(given)}"
+            f"a vector index is searched for {options.dimension} numbers, not for {show(given)}"
         ) from None
-    if made.shape != (definition.dimension,):
+    if made.shape != (options.dimension,):
         raise InvalidError(
             f"the vector has {made.size if made.ndim == 1 else made.shape} elements; "
-            f"the index has the dimension {definition.dimension}"
+            f"the index has the dimension {options.dimension}"
         )
     if not np.isfinite(made).all():
         raise InvalidError("the vector has elements that are not finite")
-    return prepared(definition, made.reshape(1, -1))
+    return prepared(options, made.reshape(1, -1))

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from tailrace.errors import InvalidError
 from tailrace.indexes.cache import SegmentCache
-from tailrace.indexes.definition import FULLTEXT
+from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Opener
-from tailrace.indexes.state import State
 from tailrace.spark_sql.types import spark_schema
 from tailrace.store.runtime import Runtime
 
@@ -23,36 +22,36 @@ RANK, SCORE = "rank", "score"
 
 
 def search_many(
-    runtime: Runtime, state: State, queries: DataFrame, column: str, limit: int
+    runtime: Runtime, snapshot: IndexSnapshot, queries: DataFrame, column: str, limit: int
 ) -> DataFrame:
     """The rows of `queries`, each with up to `limit` rows that were found for one of its columns.
 
-    The state goes to the tasks with what it needs and no more: the index as it is now.
+    The snapshot goes to the tasks with what it needs and no more: the index as it is now.
     """
     if column not in queries.columns:
         raise InvalidError(f"the queries have no column {column!r}: {', '.join(queries.columns)}")
-    wanted = "string" if state.definition.kind == FULLTEXT else "array"
+    wanted = snapshot.definition.kind.query_type
     given = queries.schema[column].dataType
     if given.typeName() != wanted:
         raise InvalidError(
             f"the column {column!r} is {given.simpleString()}: the index is searched for {wanted}s"
         )
-    keys = state.table.key_columns
+    keys = snapshot.table.key_columns
     names = [*queries.columns, RANK, SCORE, *(key.name for key in keys)]
     if len({name.casefold() for name in names}) != len(names):
         raise InvalidError(
             f"the result would have a column twice ({', '.join(names)}): rename the queries'"
         )
     if not keys:
-        raise InvalidError(f"{state.table.full_name} has no primary key: search_many needs one")
+        raise InvalidError(f"{snapshot.table.full_name} has no primary key: search_many needs one")
     added = pa.schema([(RANK, pa.int32()), (SCORE, pa.float64())])
     added = pa.schema([*added, *((key.name, key.type) for key in keys)])
     place = queries.columns.index(column)
     storage, cache_bytes = runtime.storage, runtime.settings.cache_bytes
     # Tasks don't read the table, but for the tail.
-    needed = {piece.file.key for piece in state.tail}
-    files = {key: file for key, file in state.files.items() if key in needed}
-    sent = replace(state, files=files, deletes={})
+    needed = {piece.file.key for piece in snapshot.tail}
+    files = {key: file for key, file in snapshot.files.items() if key in needed}
+    sent = replace(snapshot, files=files, deletes={})
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opener = Opener(storage, SegmentCache(limit=cache_bytes))

@@ -18,7 +18,7 @@ from tailrace.store.schema import FILE, POS, Column
 NAME = "rows.parquet"
 Numbers = npt.NDArray[np.int64]
 # What is gone of a data file: positions, or None for all of it.
-Gone = Mapping[int, Positions | None]
+RowSet = Mapping[int, Positions | None]
 
 
 def write_rows(directory: Path, files: Numbers, positions: Numbers, keys: pa.Table) -> None:
@@ -45,7 +45,7 @@ def key_name(column: Column) -> str:
 
 
 @dataclass(frozen=True)
-class RowMap:
+class RowAddresses:
     """The map of an open segment."""
 
     files: Numbers
@@ -53,10 +53,10 @@ class RowMap:
     keys: pa.Table  # one chunk a column
 
     @staticmethod
-    def read(directory: Path) -> RowMap:
+    def read(directory: Path) -> RowAddresses:
         table = pq.read_table(directory / NAME).combine_chunks()
         files, positions = table.column(FILE).to_numpy(), table.column(POS).to_numpy()
-        return RowMap(files, positions, table.drop_columns([FILE, POS]))
+        return RowAddresses(files, positions, table.drop_columns([FILE, POS]))
 
     def __len__(self) -> int:
         return len(self.files)
@@ -74,7 +74,7 @@ class RowMap:
         }
         return order, ranges, self.positions[order]
 
-    def find(self, places: Gone) -> npt.NDArray[np.bool_]:
+    def find(self, places: RowSet) -> npt.NDArray[np.bool_]:
         """Which of its rows are at these places."""
         order, ranges, sorted_positions = self._by_place
         found = np.zeros(len(self), bool)

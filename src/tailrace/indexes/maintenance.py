@@ -16,13 +16,13 @@ import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, NotFoundError
 from tailrace.indexes import segment as segments
-from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, Builder, build, format_of
+from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, Builder, build
 from tailrace.indexes.cache import SegmentCache
-from tailrace.indexes.definition import VECTOR, Definition
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.index_snapshot import IndexSnapshot, index_at, live_rows
 from tailrace.indexes.reader import Opener
+from tailrace.indexes.row_addresses import RowAddresses
 from tailrace.indexes.segment import Centroids, Segment
-from tailrace.indexes.state import State, live_rows, state_at
-from tailrace.indexes.training import recalibrate, train
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.store.deletes import NOTHING
@@ -44,8 +44,6 @@ _LARGEST, _LARGEST_BYTES = SEGMENT_ROWS // 4, SEGMENT_BYTES // 4
 _DELETED = 0.2
 # How much larger an index may be than when its centroids were found, and its probes tried out.
 _OUTGROWN, _CALIBRATED = 4.0, 1.5
-# How many times as uneven as at first lists may become.
-_UNEVEN = 3.0
 _ROUNDS = 4
 
 
@@ -69,7 +67,7 @@ def find_job(connection: sa.Connection, job_id: int) -> IndexJob:
         id=job_id,
         table_id=joblog.sources_of(connection, [job_id])[job_id][0],
         label=job.label,
-        definition=Definition.from_options(job.spec.consumer),
+        definition=Definition.from_spec(job.spec.consumer),
         watermark=job.watermark,
     )
 
@@ -85,7 +83,7 @@ class Work:
 
 def tend(runtime: Runtime, begin: Begin, job_id: int, stopped: Callable[[], bool]) -> None:
     """Do what an index needs at the moment; nothing, if somebody else does."""
-    upkeep = Upkeep(runtime, begin, job_id)
+    upkeep = Maintenance(runtime, begin, job_id)
     try:
         for _ in range(_ROUNDS):
             if stopped() or not upkeep.run_once():
@@ -96,66 +94,66 @@ def tend(runtime: Runtime, begin: Begin, job_id: int, stopped: Callable[[], bool
         log.info("upkeep given up", job_id=job_id, reason=str(error)[:200])
 
 
-class Upkeep:
+class Maintenance:
     """The upkeep of one index."""
 
     def __init__(self, runtime: Runtime, begin: Begin, job_id: int) -> None:
         self._runtime, self._begin, self._job_id = runtime, begin, job_id
 
-    def _state(self) -> tuple[IndexJob, State] | None:
+    def _state(self) -> tuple[IndexJob, IndexSnapshot] | None:
         with self._runtime.database.read() as connection:
             job = find_job(connection, self._job_id)
         if job.watermark is None:
             return None
-        state = state_at(
+        snapshot = index_at(
             self._runtime, job.id, job.table_id, job.definition, job.watermark, any_format=True
         )
-        return job, state
+        return job, snapshot
 
     def run_once(self) -> bool:
         """Do the most urgent work, if there is any."""
         found = self._state()
         if found is None:
             return False
-        job, state = found
+        job, snapshot = found
         work = choose(
-            state,
+            snapshot,
             merge_segments=self._runtime.settings.merge_segments,
             exact_rows=self._runtime.settings.exact_rows,
         )
         if work is None:
             return False
-        self._replace(job, state, work)
+        self._replace(job, snapshot, work)
         return True
 
     def rebuild(self) -> None:
         """Build all segments anew."""
         found = self._state()
         if found is not None:
-            job, state = found
-            is_large = sum(live_rows(state).values()) > self._runtime.settings.exact_rows
-            trains = job.definition.kind == VECTOR and is_large
-            work = Work(reason="rebuild", segments=state.parts.segments, trains=trains)
-            self._replace(job, state, work)
+            job, snapshot = found
+            is_large = sum(live_rows(snapshot).values()) > self._runtime.settings.exact_rows
+            trains = job.definition.kind.is_trained and is_large
+            work = Work(reason="rebuild", segments=snapshot.parts.segments, trains=trains)
+            self._replace(job, snapshot, work)
             self.calibrate()
 
-    def _replace(self, job: IndexJob, state: State, work: Work) -> None:
+    def _replace(self, job: IndexJob, snapshot: IndexSnapshot, work: Work) -> None:
         runtime, definition = self._runtime, job.definition
-        pieces = self._pieces(state, work)
+        pieces = self._pieces(snapshot, work)
         with self._begin() as txn:
             centroids: Centroids | None = None
-            if definition.kind == VECTOR:
-                centroids = state.parts.newest_centroids
+            if definition.kind.is_trained:
+                centroids = snapshot.parts.newest_centroids
                 if work.trains:
-                    vectors = round(sum(live_rows(state).values()))
-                    centroids = train(
-                        runtime, txn, job.id, definition, state.table, pieces, vectors
+                    rows = round(sum(live_rows(snapshot).values()))
+                    centroids = definition.kind.train(
+                        runtime, txn, job.id, definition, snapshot.table, pieces, rows
                     )
                     if centroids is None and work.reason != "rebuild":
                         raise ConflictError("too few vectors were found to divide them")
                 elif work.reason == "rebuild":
                     centroids = None
-            builder = Builder.of(runtime, definition, state.table, txn.object_owner(), centroids)
+            builder = Builder.of(runtime, definition, snapshot.table, txn.object_owner(), centroids)
             built = build(runtime, builder, pieces, few=not work.trains)
             txn.own_objects(segment.path for segment in built if segment.path)
             runtime.step("segments merged")
@@ -181,7 +179,7 @@ class Upkeep:
             rows=sum(segment.rows for segment in built),
         )
 
-    def _pieces(self, state: State, work: Work) -> list[Piece]:
+    def _pieces(self, snapshot: IndexSnapshot, work: Work) -> list[Piece]:
         """The rows that are still there of some segments.
 
         By the files where segments have them whole; by their row maps where they share files.
@@ -189,23 +187,27 @@ class Upkeep:
         own = {segment.id for segment in work.segments}
         others = {
             key
-            for segment in state.parts.segments
+            for segment in snapshot.parts.segments
             if segment.id not in own
             for key in segment.files
         }
-        named = {key for segment in work.segments for key in segment.files if key in state.files}
+        named = {key for segment in work.segments for key in segment.files if key in snapshot.files}
         whole = named - others
-        pieces = [state.live_piece(key) for key in sorted(whole)]
+        pieces = [snapshot.live_piece(key) for key in sorted(whole)]
         shared = [segment for segment in work.segments if set(segment.files) & (named & others)]
         if shared:
-            for segment, rows in self._opener().row_maps(shared):
-                hidden = rows.find(state.gone)
-                for key, positions in rows.by_file(~hidden).items():
+            opener = self._opener()
+            for segment in shared:
+                if not segment.path:
+                    continue
+                rows = opener.read(segment, RowAddresses.read)
+                live = rows.by_file(~rows.find(snapshot.gone))
+                for key, positions in live.items():
                     if key not in whole:
-                        pieces.append(piece_of(state.files[key], positions))
+                        pieces.append(piece_of(snapshot.files[key], positions))
                 # Also where nothing is left: what no segment names is what the index lacks.
                 names = (key for key in segment.files if key in named and key not in whole)
-                pieces += [piece_of(state.files[key], NOTHING.positions) for key in names]
+                pieces += [piece_of(snapshot.files[key], NOTHING.positions) for key in names]
         return pieces
 
     def calibrate(self) -> None:
@@ -214,48 +216,42 @@ class Upkeep:
         If what came is unlike what was there, most of it is in few lists: then new ones are found.
         """
         found = self._state()
-        if found is None or found[0].definition.kind != VECTOR:
+        if found is None or not found[0].definition.kind.is_trained:
             return
-        job, state = found
-        newest = state.parts.newest_centroids
+        job, snapshot = found
+        newest = snapshot.parts.newest_centroids
         rows = sum(
             segment.rows
-            for segment in state.parts.segments
+            for segment in snapshot.parts.segments
             if newest is not None and segment.centroids == newest.id
         )
         if newest is None or rows <= newest.calibrated_rows * _CALIBRATED:
             return
-        if rows > newest.trained_rows * _CALIBRATED and self._is_uneven(state, newest):
-            work = Work(reason="uneven lists", segments=state.parts.segments, trains=True)
-            self._replace(job, state, work)
+        kind, opener = job.definition.kind, self._opener()
+        has_grown = rows > newest.trained_rows * _CALIBRATED
+        if has_grown and kind.is_uneven(opener, snapshot, newest):
+            work = Work(reason="uneven lists", segments=snapshot.parts.segments, trains=True)
+            self._replace(job, snapshot, work)
         else:
-            recalibrate(self._runtime, self._opener().open(state, tail=False), newest)
+            kind.calibrate(self._runtime, opener.open(snapshot, tail=False), newest)
 
     def _opener(self) -> Opener:
         cache = SegmentCache(limit=self._runtime.settings.cache_bytes)
         return Opener(self._runtime.storage, cache)
 
-    def _is_uneven(self, state: State, centroids: Centroids) -> bool:
-        """Whether what came since these were found is in few of the lists."""
-        from tailrace.indexes.vectors.centroids import unevenness
 
-        opener = self._opener()
-        sizes = opener.list_sizes(state, centroids)
-        return unevenness(sizes) > _UNEVEN * opener.first_unevenness(centroids)
-
-
-def choose(state: State, *, merge_segments: int, exact_rows: int) -> Work | None:
+def choose(snapshot: IndexSnapshot, *, merge_segments: int, exact_rows: int) -> Work | None:
     """What is most urgent: what can't be read, then lists, then deletes, then many segments."""
-    every = state.parts.segments
-    now = format_of(state.definition)
-    old = tuple(one for one in every if one.path and one.format != now)
-    live = live_rows(state)
+    every = snapshot.parts.segments
+    kind = snapshot.definition.kind
+    old = tuple(one for one in every if one.path and one.format != kind.format)
+    live = live_rows(snapshot)
     if old:
         # With centroids of the new format, too.
-        trains = state.definition.kind == VECTOR and sum(live.values()) > exact_rows
+        trains = kind.is_trained and sum(live.values()) > exact_rows
         return Work(reason="format", segments=old, trains=trains)
-    if state.definition.kind == VECTOR:
-        work = _outgrown(state, sum(live.values()), exact_rows)
+    if kind.is_trained:
+        work = _outgrown(snapshot, sum(live.values()), exact_rows)
         if work is not None:
             return work
     for one in every:
@@ -275,11 +271,11 @@ def _tier(rows: float, factor: int) -> int:
     return int(math.log(max(rows, _SMALLEST) / _SMALLEST, max(2, factor)))
 
 
-def _outgrown(state: State, rows: float, exact_rows: int) -> Work | None:
-    newest = state.parts.newest_centroids
+def _outgrown(snapshot: IndexSnapshot, rows: float, exact_rows: int) -> Work | None:
+    newest = snapshot.parts.newest_centroids
     if rows <= exact_rows:
         return None
     if newest is None or rows > newest.trained_rows * _OUTGROWN:
-        return Work(reason="lists", segments=state.parts.segments, trains=True)
-    other = tuple(one for one in state.parts.segments if one.rows and one.centroids != newest.id)
+        return Work(reason="lists", segments=snapshot.parts.segments, trains=True)
+    other = tuple(one for one in snapshot.parts.segments if one.rows and one.centroids != newest.id)
     return Work(reason="other lists", segments=other) if other else None
