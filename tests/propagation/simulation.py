@@ -4,7 +4,7 @@ A history is a random walk over what can happen: commits, registrations, drops, 
 triggers that raise, crashes, restarts, nodes that fall asleep and wake up too late, or fall ill and
 stand back. A model notes what every job's commits have covered, and objects at once when a
 change is skipped or delivered twice, when a watermark moves back, when something is committed for a
-job that is gone, when a job commits a snapshot that something beneath it does not reflect, or when
+job that is gone, when a job commits a snapshot that something upstream does not reflect, or when
 a node that stands back begins something or its failure is counted as a job's.
 """
 
@@ -71,7 +71,7 @@ class SimClock:
 
 
 @dataclass
-class Flight:
+class SimExecution:
     """A work on a node, as far as it got."""
 
     work: Work
@@ -87,7 +87,7 @@ class SimNode:
     runner: Runner
     housekeeping: Housekeeping
     heartbeat: datetime
-    flights: list[Flight] = field(default_factory=list)
+    executions: list[SimExecution] = field(default_factory=list)
     asleep: bool = False
     lazy: bool = False
     is_ill: bool = False  # and so it stands back
@@ -208,7 +208,7 @@ class World:
         )
 
     def purge(self) -> None:
-        """Only a job that is stopped, by itself or by one beneath it, and that nobody runs, may
+        """Only a job that is stopped, by itself or upstream, and that nobody runs, may
         lose what it has to read.
         """
         needs = JobNeeds(self.runtime)
@@ -247,8 +247,8 @@ class World:
         upstream: list[int] = []
         if self.alive() and self.random.random() < 0.5:
             for direct in self.random.sample(self.alive(), min(2, len(self.alive()))):
-                beneath = [*self.jobs[direct].upstream, direct]
-                upstream += [job_id for job_id in beneath if job_id not in upstream]
+                farther = [*self.jobs[direct].upstream, direct]
+                upstream += [job_id for job_id in farther if job_id not in upstream]
             under = {table for job_id in upstream for table in self.jobs[job_id].sources}
             sources = sorted(under.union(sources))
         spec = complete(
@@ -377,8 +377,8 @@ class World:
         self.note(f"{node.id} falls ill")
         with self.database.read() as connection:
             before = _tries(connection, self.alive())
-        for flight in list(node.flights):
-            self._land(node, flight)
+        for execution in list(node.executions):
+            self._end(node, execution)
         with self.database.read() as connection:
             after = _tries(connection, self.alive())
         assert before == after, "a failure of the node's own was counted"
@@ -403,22 +403,22 @@ class World:
             self.note(f"{node.id} plans {_shown(work)}")
             assert not node.is_ill, f"{node.id} stands back, and plans {_shown(work)}"
             assert work.to <= self.snapshot
-            node.flights.append(Flight(work))
+            node.executions.append(SimExecution(work))
         node.housekeeping.run()
 
-    def fly(self) -> None:
-        """Some flight gets one step further; a sleeping node's too, now and then: it woke up."""
-        busy = [node for node in self.nodes if node.flights]
+    def go_on_somewhere(self) -> None:
+        """Some execution gets one step further; a sleeping node's too, now and then: it woke up."""
+        busy = [node for node in self.nodes if node.executions]
         busy = [node for node in busy if not node.asleep or self.random.random() < 0.2]
         if busy:
             node = self.random.choice(busy)
-            self.fly_on(node, self.random.choice(node.flights))
+            self.go_on(node, self.random.choice(node.executions))
 
-    def fly_on(self, node: SimNode, flight: Flight, *, may_fail: bool = True) -> None:
-        if flight.claims is None:
-            self._claim(node, flight)
-        elif flight.todo:
-            bundle = [flight.claims[job_id] for job_id in flight.todo.pop(0)]
+    def go_on(self, node: SimNode, execution: SimExecution, *, may_fail: bool = True) -> None:
+        if execution.claims is None:
+            self._claim(node, execution)
+        elif execution.todo:
+            bundle = [execution.claims[job_id] for job_id in execution.todo.pop(0)]
             dice = self.random.random()
             if may_fail and dice < 0.2:
                 self._fail(self.random.choice(bundle), permanent=dice < 0.04)
@@ -426,16 +426,16 @@ class World:
                 self._complete(bundle)
             # Or it was stopped half-way, and only its release is written.
         else:
-            self._land(node, flight)
+            self._end(node, execution)
 
-    def _claim(self, node: SimNode, flight: Flight) -> None:
-        work = flight.work
+    def _claim(self, node: SimNode, execution: SimExecution) -> None:
+        work = execution.work
         with self.database.lock() as connection:
             claimed = claims.claim(
                 connection, work, node=node.id, live=lambda _: self.live() | {node.id}
             )
-        flight.claims = {claim.job.id: claim for claim in claimed}
-        flight.todo = [bundle for bundle in work.bundles() if bundle[0] in flight.claims]
+        execution.claims = {claim.job.id: claim for claim in claimed}
+        execution.todo = [bundle for bundle in work.bundles() if bundle[0] in execution.claims]
         for claim in claimed:
             job = self.jobs[claim.job.id]
             assert not job.dropped, f"job {claim.job.id} was claimed after its drop"
@@ -452,7 +452,7 @@ class World:
             if claim.since is not None and claim.since < self.oldest:
                 self.counts["rebuilds"] += 1
             job.claim = (claim.since, claim.to)
-        self.note(f"{node.id} claims {flight.todo} to {work.to}")
+        self.note(f"{node.id} claims {execution.todo} to {work.to}")
 
     def _complete(self, bundle: list[Claim]) -> None:
         jobs = [claim.job.id for claim in bundle]
@@ -481,8 +481,8 @@ class World:
             skipped = [s for s in self._changes(job) if job.covered < s <= claim.since]
             assert not skipped, f"job {job_id} skips {skipped}"
             assert claim.to > job.covered, f"the watermark of job {job_id} moves back"
-        for beneath in job.upstream:
-            self._reflects(beneath, claim.to, job_id)
+        for upstream in job.upstream:
+            self._reflects(upstream, claim.to, job_id)
         job.covered, job.claim, job.lost = claim.to, None, False
         job.labels.append(claim.to)
         self.counts["commits"] += 1
@@ -491,9 +491,9 @@ class World:
         """There is a version of a job's output that is what its sources say at a label."""
         job = self.jobs[job_id]
         version = max((one for one in job.labels if one <= label), default=None)
-        assert version is not None, f"job {above} is at {label}, and {job_id} beneath it nowhere"
+        assert version is not None, f"job {above} is at {label}, and {job_id} upstream nowhere"
         missing = [s for s in self._changes(job) if version < s <= label]
-        assert not missing, f"job {above} is at {label}, and {job_id} beneath it lacks {missing}"
+        assert not missing, f"job {above} is at {label}, and {job_id} upstream lacks {missing}"
 
     def _changes(self, job: ModelJob) -> list[int]:
         return [snapshot for source in job.sources for snapshot in self.changes[source]]
@@ -511,16 +511,16 @@ class World:
             )
         self.note(f"{claim.job.id} fails")
 
-    def _land(self, node: SimNode, flight: Flight) -> None:
+    def _end(self, node: SimNode, execution: SimExecution) -> None:
         with self.database.lock() as connection:
-            for job_id, claim in (flight.claims or {}).items():
+            for job_id, claim in (execution.claims or {}).items():
                 row = joblog.record(connection, job_id)
                 if (row is not None and row.node == node.id and row.epoch == claim.job.epoch) or (
                     row is not None and row.node == node.id and row.dropped_at is not None
                 ):
                     claims.release(connection, job_id, node.id)
-        node.flights.remove(flight)
-        node.runner.finished(flight.work)
+        node.executions.remove(execution)
+        node.runner.finished(execution.work)
 
     # --- a history --------------------------------------------------------------------------
 
@@ -534,7 +534,7 @@ class World:
             (self.replace, 1),
             (self.wait, 3),
             (self.look, 8),
-            (self.fly, 16),
+            (self.go_on_somewhere, 16),
             (self.crash, 1),
             (self.sleep, 1),
             (self.fall_ill, 1),
@@ -576,9 +576,9 @@ class World:
 
     def _settle(self, node: SimNode) -> bool:
         self.look_on(node)
-        had = bool(node.flights)
-        while node.flights:
-            self.fly_on(node, self.random.choice(node.flights), may_fail=False)
+        had = bool(node.executions)
+        while node.executions:
+            self.go_on(node, self.random.choice(node.executions), may_fail=False)
         return had
 
     def _is_fresh(self, job_id: int) -> bool:
@@ -594,12 +594,12 @@ class World:
         node = self.random.choice(self.nodes)
         self.nodes = [node]
         self.look_on(node)
-        assert not node.flights, "something is left to do"
+        assert not node.executions, "something is left to do"
         self.commit_all()
         self.clock.time += timedelta(minutes=10)
         node.heartbeat = self.clock.now()
         self.look_on(node)
-        works = [flight.work for flight in node.flights]
+        works = [execution.work for execution in node.executions]
         if self.settings.iteration_snapshots > 100:
             self._check_works(works, list(node.runner.cache.groups.values()))
         self.rest()
@@ -613,10 +613,10 @@ class World:
         for job_id in jobs:
             bundles = [b for b in work_of[job_id].bundles() if job_id in b]
             assert len(bundles) == 1
-            beneath = self.jobs[job_id].upstream
-            assert set(beneath) <= set(bundles[0]), f"{job_id} is apart from what is beneath it"
-            assert all(bundles[0].index(i) < bundles[0].index(job_id) for i in beneath)
-            if not beneath and not any(job_id in self.jobs[i].upstream for i in jobs):
+            upstream = self.jobs[job_id].upstream
+            assert set(upstream) <= set(bundles[0]), f"{job_id} is apart from its upstream"
+            assert all(bundles[0].index(i) < bundles[0].index(job_id) for i in upstream)
+            if not upstream and not any(job_id in self.jobs[i].upstream for i in jobs):
                 assert bundles == [(job_id,)]
 
     def commit_all(self) -> None:

@@ -87,9 +87,9 @@ def test_the_claim_of_a_dead_node_holds_nobody(stage: Stage) -> None:
     stage.settle(one)
     stage.commit()
     stage.look_on(one)
-    (flight,) = one.flights
-    stage.fly_on(one, flight)  # claims both
-    stage.fly_on(one, flight, may_fail=False)  # commits the first, and dies
+    (execution,) = one.executions
+    stage.go_on(one, execution)  # claims both
+    stage.go_on(one, execution, may_fail=False)  # commits the first, and dies
     stage.nodes.remove(one)
     # The survivor lacks the other's consumer, and so never takes it over.
     is_ready = two.runner._is_ready
@@ -106,13 +106,13 @@ def test_a_new_node_is_asked_about_before_its_work_is_planned_again(stage: Stage
     stage.job()
     stage.commit()
     stage.look_on(one)
-    stage.fly_on(one, one.flights[0])
+    stage.go_on(one, one.executions[0])
     stage.look_on(two)  # sees that one runs something, and asks who is alive
     stage.start_node()
     late = stage.nodes[-1]
     stage.job("greedy")
     stage.look_on(late)
-    stage.fly_on(late, late.flights[0])
+    stage.go_on(late, late.executions[0])
     assert two.runner.look() == []
 
 
@@ -124,20 +124,20 @@ def test_a_retry_of_a_straggler_does_not_hold_the_others(stage: Stage) -> None:
     stage.settle(one)
     behind = stage.job()
     stage.look_on(one)
-    stage.fly_on(one, one.flights[0])
-    (first,) = one.flights
-    stage.fly_on(one, first, may_fail=False)
-    stage.fly_on(one, first)
+    stage.go_on(one, one.executions[0])
+    (first,) = one.executions
+    stage.go_on(one, first, may_fail=False)
+    stage.go_on(one, first)
     assert stage.jobs[behind].covered is not None
     # The front goes on while the other one fails at catching up.
     with stage.database.lock() as connection:
         joblog.write(connection, behind, watermark=0, claim_to=1, catches_up=1)
     stage.jobs[behind].covered, stage.jobs[behind].claim = 0, (0, 1)
     stage.look_on(one)
-    assert [flight.work.jobs for flight in one.flights] == [(behind,)]
+    assert [execution.work.jobs for execution in one.executions] == [(behind,)]
     stage.commit()
     stage.look_on(one)
-    assert [flight.work.jobs for flight in one.flights] == [(behind,), (front,)]
+    assert [execution.work.jobs for execution in one.executions] == [(behind,), (front,)]
 
 
 def test_groups_survive_the_registration_of_a_trigger(stage: Stage) -> None:
@@ -182,8 +182,8 @@ def test_work_that_broke_down_without_a_word_is_tried_after_a_pause(stage: Stage
     stage.job()
     stage.commit()
     stage.look_on(one)
-    (flight,) = one.flights
-    one.runner.finished(flight.work, broken=True)
+    (execution,) = one.executions
+    one.runner.finished(execution.work, broken=True)
     assert one.runner.look() == []
     due = one.runner.next_due()
     assert due is not None
