@@ -1,14 +1,14 @@
-"""Compares everything that was derived with what is computed anew: by Spark, or row by row."""
+"""Compares everything that was derived with a recompute, by Spark or row by row."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tailrace.demo.derived import ALL, Derived, Replica, SearchIndex
+from tailrace.demo.freshness import rows_of
 from tailrace.demo.searches import ASKED, Search, compare, search
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Most of a small comparison is planning: two at a time keep two cores busy.
 _AT_ONCE = 2
-# Searches of the live part that are looked at again, of each index: all rows for each.
+# Searches of the live part that are checked, for each index: each looks at every row.
 _SEARCHES = 10
 
 
@@ -25,20 +25,22 @@ class Check:
     """What came of one comparison."""
 
     name: str
-    ok: bool
     watermark: int
     rows: int
     missing: int
     extra: int
-    seconds: float
-    details: str  # rows that differ, if there are
+    details: str = ""  # what differs, if anything does
     searches: int = 0  # that were compared
+
+    @property
+    def ok(self) -> bool:
+        return not self.details
 
 
 def check_all(lake: Lake, searches: Sequence[Search] = ()) -> list[Check]:
-    """Check each derived object; what differs is in the results, and not raised.
+    """Check each derived object; a difference is in the result, not raised.
 
-    `searches` were made before: some of them are checked, too, each at its own snapshot.
+    `searches` were made earlier: some of them are checked, too, each at its own snapshot.
     """
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tailrace-check")
     try:
@@ -48,59 +50,40 @@ def check_all(lake: Lake, searches: Sequence[Search] = ()) -> list[Check]:
 
 
 def _check(lake: Lake, derived: Derived, searches: Sequence[Search]) -> Check:
-    began = time.monotonic()
     if isinstance(derived, SearchIndex):
-        return _check_index(lake, derived, searches, began)
+        return _check_index(lake, derived, searches)
     if isinstance(derived, Replica):
-        return _check_replica(lake, derived, began)
+        return _check_replica(lake, derived)
     report = lake.view(derived.name).verify()
     return Check(
         name=derived.name,
-        ok=report.ok,
         watermark=report.watermark,
         rows=report.rows,
         missing=report.missing,
         extra=report.extra,
-        seconds=time.monotonic() - began,
         details="" if report.ok else str(report),
     )
 
 
-def _check_replica(lake: Lake, replica: Replica, began: float) -> Check:
-    """The copy's rows against its source's, of the snapshot that the copy reflects."""
-    from pyspark.sql import functions as F
-
+def _check_replica(lake: Lake, replica: Replica) -> Check:
+    """The copy's rows against its source's, at the snapshot that the copy reflects."""
     watermark = lake.jobs.status(*replica.job).watermark
     assert watermark is not None  # it is fresh
-    want = lake.table(replica.source).to_df(at=watermark).where(replica.where)
-    have = lake.table(replica.name).to_df()
-    marked = want.withColumn("_n", F.lit(1)).unionAll(have.withColumn("_n", F.lit(-1)))
-    # Each row, as often as the one has it more than the other.
-    differs = F.sum("_n").alias("_n")
-    counted = (
-        marked.groupBy(*have.columns)
-        .agg(differs, F.count_if(F.col("_n") < 0).alias("_had"))
-        .agg(
-            F.sum("_had"),
-            F.sum(F.when(F.col("_n") > 0, F.col("_n")).otherwise(0)),
-            F.sum(F.when(F.col("_n") < 0, -F.col("_n")).otherwise(0)),
-        )
-    ).collect()[0]
-    rows, missing, extra = (int(number or 0) for number in counted)
+    wanted = lake.table(replica.source).to_df(at=watermark).where(replica.where)
+    copied = lake.table(replica.name).to_df()
+    missing, extra = wanted.exceptAll(copied).count(), copied.exceptAll(wanted).count()
     return Check(
         name=replica.name,
-        ok=not missing and not extra,
         watermark=watermark,
-        rows=rows,
+        rows=rows_of(lake, replica).num_rows,
         missing=missing,
         extra=extra,
-        seconds=time.monotonic() - began,
-        details="" if not missing and not extra else f"{missing} rows missing, {extra} too many",
+        details=f"{missing} rows missing, {extra} too many" if missing or extra else "",
     )
 
 
-def _check_index(lake: Lake, index: SearchIndex, searches: Sequence[Search], began: float) -> Check:
-    """What it finds, now and in the live part, against a look at every row."""
+def _check_index(lake: Lake, index: SearchIndex, searches: Sequence[Search]) -> Check:
+    """What it finds now, and found in the live part, against a look at every row."""
     own = [one for one in searches if one.index is index]
     some = own[:: max(1, -(-len(own) // _SEARCHES))]
     newest = [search(lake, index, asked) for asked in ASKED[index]]
@@ -113,12 +96,10 @@ def _check_index(lake: Lake, index: SearchIndex, searches: Sequence[Search], beg
             wrong.append(f"{one.asked} at {one.snapshot}: {lacks} missing, {has} too many")
     return Check(
         name=index.name,
-        ok=not wrong,
         watermark=newest[-1].snapshot,
         rows=newest[-1].rows,
         missing=missing,
         extra=extra,
-        seconds=time.monotonic() - began,
         details="; ".join(wrong[:3]),
         searches=len(newest) + len(some),
     )

@@ -163,22 +163,18 @@ INDEXES = (REVIEW_TEXT, LOOK_ALIKES)
 ALL: tuple[Derived, ...] = (*VIEWS, *REPLICAS, *INDEXES)
 
 
-def create(lake: Lake) -> list[str]:
-    """Create what is not there yet; returns the names of those."""
-    there, made = set(lake.views()), []
+def create(lake: Lake) -> None:
+    """Create what is not there yet."""
+    views = set(lake.views())
     for view in VIEWS:
-        if view.name not in there:
+        if view.name not in views:
             lake.create_view(view.name, view.query, trigger=view.trigger)
-            made.append(view.name)
     for replica in REPLICAS:
         consumer = {"kind": "replica", "table": replica.name, "where": replica.where}
-        if lake.jobs.register(*replica.job, {"consumer": consumer, "trigger": replica.trigger}):
-            made.append(replica.name)
-    indexed = {(index.table, index.name) for index in lake.indexes()}
+        lake.jobs.register(*replica.job, {"consumer": consumer, "trigger": replica.trigger})
+    indexes = {(index.table, index.name) for index in lake.indexes()}
     for index in INDEXES:
-        if index.job not in indexed:
+        if index.job not in indexes:
             lake.create_index(
                 *index.job, using=index.using, columns=index.column, trigger=index.trigger
             )
-            made.append(index.name)
-    return made

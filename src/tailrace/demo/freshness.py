@@ -123,13 +123,13 @@ class Watcher:
 
     def _missing(self, job: JobStatus) -> list[Commit]:
         """The commits that a job does not reflect yet, newest first."""
-        found = []
+        missing = []
         for commit in reversed(self._commits):
             if job.watermark is not None and commit.snapshot <= job.watermark:
                 break
             if set(commit.tables) & set(job.sources):
-                found.append(commit)
-        return found
+                missing.append(commit)
+        return missing
 
     def _rate(self, span: float = 5.0) -> float:
         if not self._commits:
@@ -184,12 +184,12 @@ def _counts(done: Iteration, since: datetime) -> bool:
 
 def _delays(commits: Sequence[Commit], done: Sequence[Iteration]) -> list[float]:
     """For each commit, the seconds until a refresh with it had ended; both are in order."""
-    found, rest = [], iter(done)
+    delays, rest = [], iter(done)
     current = next(rest, None)
     for commit in commits:
         while current is not None and current.to_snapshot < commit.snapshot:
             current = next(rest, None)
         if current is None:
             break
-        found.append(max(0.0, current.ended_at.timestamp() - commit.at))
-    return found
+        delays.append(max(0.0, current.ended_at.timestamp() - commit.at))
+    return delays

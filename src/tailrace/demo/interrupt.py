@@ -28,16 +28,16 @@ T = TypeVar("T")
 
 def in_background(work: Callable[[], T]) -> Future[T]:
     """Do something on a thread that nobody has to wait for."""
-    found: Future[T] = Future()
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            found.set_result(work())
+            future.set_result(work())
         except BaseException as error:  # noqa: BLE001  (it is raised to whoever asks)
-            found.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return found
+    return future
 
 
 @contextmanager

@@ -62,14 +62,14 @@ def play(*, seconds: float, scale: float, keep: str | Path | None, output: str) 
             try:
                 with closing(connect(place, settings=_SETTINGS)) as lake:
                     lake.configure(node_timeout=_NODE_TIMEOUT)
-                    made = _Play(screen, lake, place, is_kept=keep is not None)
-                    found = made.run(sizes, seconds)
+                    demo = _Play(screen, lake, place, is_kept=keep is not None)
+                    result = demo.run(sizes, seconds)
             except KeyboardInterrupt:
                 screen.say("Stopped." if keep is None else f"Stopped: {place} can go on any time.")
                 raise
             if output == "json":
-                print(json.dumps(found, indent=2))
-            return 0 if found["ok"] else 1
+                print(json.dumps(result, indent=2))
+            return 0 if result["ok"] else 1
     except KeyboardInterrupt:
         # Nothing is waited for, neither threads nor Spark, which ends with this process.
         sys.stdout.flush()

@@ -45,5 +45,5 @@ def vector(name: str, category: str) -> list[float]:
 def _direction(word: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Some direction, always the same for a word."""
     random = np.random.default_rng(zlib.crc32(word.encode()))
-    found: np.ndarray[tuple[int], np.dtype[np.float64]] = random.normal(size=DIMENSION)
-    return found / float(np.linalg.norm(found))
+    direction: np.ndarray[tuple[int], np.dtype[np.float64]] = random.normal(size=DIMENSION)
+    return direction / float(np.linalg.norm(direction))

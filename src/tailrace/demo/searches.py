@@ -55,12 +55,12 @@ def search(lake: Lake, index: SearchIndex, asked: str, *, shows: int = 0) -> Sea
     """Search as of the newest commit, whatever the index has of it."""
     opened, query, limit = lake.index(*index.job), _query(index, asked), LIMITS[index]
     began = time.monotonic()
-    found = opened.find(query, limit, freshness="latest")
+    answer = opened.find(query, limit, freshness="latest")
     took = time.monotonic() - began
-    keys = tuple(found.hits.keys.column("id").to_pylist())
+    keys = tuple(answer.hits.keys.column("id").to_pylist())
     shown = ""
     if shows:
-        hits = found.hits
+        hits = answer.hits
         best = replace(
             hits,
             scores=hits.scores[:shows],
@@ -68,7 +68,7 @@ def search(lake: Lake, index: SearchIndex, asked: str, *, shows: int = 0) -> Sea
             positions=hits.positions[:shows],
             keys=hits.keys.slice(0, shows),
         )
-        cut = replace(found, hits=best)
+        cut = replace(answer, hits=best)
         if index is REVIEW_TEXT:
             rows = opened.result(cut, query, highlight=True)
             shown = " ".join(_sentence(text or "") for text in rows.column("highlight").to_pylist())
@@ -77,10 +77,10 @@ def search(lake: Lake, index: SearchIndex, asked: str, *, shows: int = 0) -> Sea
     return Search(
         index=index,
         asked=asked,
-        snapshot=found.snapshot,
+        snapshot=answer.snapshot,
         keys=keys,
         limit=limit,
-        rows=found.reader.live,
+        rows=answer.reader.live,
         seconds=took,
         shown=shown,
     )
@@ -113,10 +113,10 @@ class Searcher:
                 asked = ASKED[index][self._rounds // self._turn % len(ASKED[index])]
                 shows = 1 if index is REVIEW_TEXT else 4
                 try:
-                    made = search(self._lake, index, asked, shows=shows)
+                    done = search(self._lake, index, asked, shows=shows)
                 except UnavailableError:
                     continue  # it is a long way behind: the table says so
-                self.done.append(made)
+                self.done.append(done)
             self._rounds += 1
         newest = {one.index: one for one in self.done[-4:]}
         return tuple(newest[index] for index in INDEXES if index in newest)
@@ -139,9 +139,9 @@ def compare(lake: Lake, done: Search) -> tuple[int, int]:
 def _compare_text(rows: pa.Table, done: Search) -> tuple[int, int]:
     pattern = rf"(?i)\b{re.escape(done.asked.strip(chr(34)))}\b"
     wanted = rows.filter(pc.match_substring_regex(rows.column("text"), pattern))
-    right, found = set(wanted.column("id").to_pylist()), set(done.keys)
+    right, got = set(wanted.column("id").to_pylist()), set(done.keys)
     assert len(right) <= done.limit
-    return len(right - found), len(found - right)
+    return len(right - got), len(got - right)
 
 
 def _compare_vectors(rows: pa.Table, done: Search) -> tuple[int, int]:
@@ -150,10 +150,10 @@ def _compare_vectors(rows: pa.Table, done: Search) -> tuple[int, int]:
     near = vectors @ query / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
     by_key = dict(zip(rows.column("id").to_pylist(), near.tolist(), strict=True))
     wanted = sorted(by_key.values(), reverse=True)[: done.limit]
-    found = sorted((by_key.get(key, -2.0) for key in done.keys), reverse=True)
-    extra = sum(one < wanted[-1] - _NEAR for one in found) if wanted else len(found)
-    pairs = zip(wanted, found, strict=False)
-    missing = len(wanted) - len(found) + sum(want > have + _NEAR for want, have in pairs)
+    got = sorted((by_key.get(key, -2.0) for key in done.keys), reverse=True)
+    extra = sum(one < wanted[-1] - _NEAR for one in got) if wanted else len(got)
+    pairs = zip(wanted, got, strict=False)
+    missing = len(wanted) - len(got) + sum(want > have + _NEAR for want, have in pairs)
     return max(0, missing), extra
 
 

@@ -98,13 +98,13 @@ class Sizes:
 def is_there(lake: Lake) -> bool:
     """Whether the lake has the shop; one that has something else instead is refused."""
     there = lake.tables()
-    found = set(TABLES) <= set(there)
-    if there and not found:
+    is_shop = set(TABLES) <= set(there)
+    if there and not is_shop:
         raise InvalidError(
             f"this lake was not made by the demo (it has {', '.join(there[:3])}): "
             "give --keep a new directory"
         )
-    return found
+    return is_shop
 
 
 def create(lake: Lake, sizes: Sizes) -> dict[str, int]:
@@ -163,11 +163,11 @@ def _customers(count: int, random: np.random.Generator) -> pa.Table:
 
 def _products(count: int, random: np.random.Generator) -> pa.Table:
     kinds = [(name, thing) for name, (_, things) in words.CATEGORIES.items() for thing in things]
-    made = [(material, *kind) for material in words.MADE_OF for kind in kinds]
-    order = random.permutation(max(count, len(made)))[:count]
+    products = [(material, *kind) for material in words.MADE_OF for kind in kinds]
+    order = random.permutation(max(count, len(products)))[:count]
     # Where there are more products than names, a second one is of another series.
-    series = [f" {n // len(made) + 1}" if n >= len(made) else "" for n in order]
-    chosen = [made[n % len(made)] for n in order]
+    series = [f" {n // len(products) + 1}" if n >= len(products) else "" for n in order]
+    chosen = [products[n % len(products)] for n in order]
     cheapest = np.array([words.CATEGORIES[category][0] for _, category, _ in chosen])
     euros = np.round(cheapest * random.gamma(2.0, 1.2, count) + cheapest)
     names = [

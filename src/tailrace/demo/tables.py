@@ -28,18 +28,18 @@ def short(name: str) -> str:
 
 
 def _table(*columns: str, right: Sequence[str] = ()) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
-    return made
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    return table
 
 
 def derived() -> Table:
     """What there is to follow the shop."""
-    made = _table("name", "what it is", "refreshed", "what it shows")
+    table = _table("name", "what it is", "refreshed", "what it shows")
     for one in ALL:
-        made.add_row(Text(one.name, "bold"), one.what, one.rhythm, Text(one.shows, "dim"))
-    return made
+        table.add_row(Text(one.name, "bold"), one.what, one.rhythm, Text(one.shows, "dim"))
+    return table
 
 
 # --- live -------------------------------------------------------------------------------------
@@ -61,8 +61,8 @@ def _freshness(picture: Picture, *, is_wide: bool) -> Table:
     names = ["name", "what it is", "rows", "watermark", "behind", "strategy", "took", "runs"]
     if not is_wide:
         names.remove("watermark")
-    made = _table(*names, right=numbers)
-    made.columns[names.index("behind")].min_width = 17  # nothing moves when it is behind
+    table = _table(*names, right=numbers)
+    table.columns[names.index("behind")].min_width = 17  # nothing moves when it is behind
     for line in picture.lines:
         cells: list[RenderableType] = [
             Text(short(line.derived.name), "bold"),
@@ -76,8 +76,8 @@ def _freshness(picture: Picture, *, is_wide: bool) -> Table:
         ]
         if not is_wide:
             del cells[3]
-        made.add_row(*cells)
-    return made
+        table.add_row(*cells)
+    return table
 
 
 def _behind(line: Line) -> Text:
@@ -167,23 +167,25 @@ def _count(number: int, what: str, ending: str = "s") -> str:
 
 def checks(done: Sequence[Check]) -> Table:
     """What came of the checks."""
-    made = _table("name", "rows", "at snapshot", "equal to what is computed anew?", right=("rows",))
+    table = _table(
+        "name", "rows", "at snapshot", "equal to what is computed anew?", right=("rows",)
+    )
     for check in done:
         right = "ok" if not check.searches else f"ok, {_count(check.searches, 'search', 'es')}"
         answer = Text(right, "bold green") if check.ok else Text(check.details, "bold red")
-        made.add_row(Text(check.name, "bold"), f"{check.rows:,}", f"{check.watermark}", answer)
-    return made
+        table.add_row(Text(check.name, "bold"), f"{check.rows:,}", f"{check.watermark}", answer)
+    return table
 
 
 def costs(results: Sequence[Result]) -> Table:
     """Refreshing against recomputing."""
     numbers = ("refreshes", "took", "one recompute", "instead", "faster", "delay")
-    made = _table("name", *numbers, "strategies", right=numbers)
-    made.columns[-1].no_wrap = False
+    table = _table("name", *numbers, "strategies", right=numbers)
+    table.columns[-1].no_wrap = False
     for result in results:
         done = result.refreshes
         ways = ", ".join(f"{way} {count}" for way, count in done.strategies.items())
-        made.add_row(
+        table.add_row(
             Text(short(result.check.name), "bold"),
             f"{done.count}",
             f"{done.seconds:.1f} s",
@@ -196,11 +198,11 @@ def costs(results: Sequence[Result]) -> Table:
     took = sum(result.refreshes.seconds for result in results)
     instead = sum(result.recompute_every_time for result in results)
     count = sum(result.refreshes.count for result in results)
-    made.add_section()
-    made.add_row(
+    table.add_section()
+    table.add_row(
         "all", f"{count}", f"{took:.1f} s", "", f"{instead:.1f} s", _times(took, instead), "", ""
     )
-    return made
+    return table
 
 
 def _times(took: float, instead: float) -> Text:
