@@ -130,12 +130,12 @@ def test_an_abort_names_the_first_rows_and_leaves_nothing(lake: tailrace.Lake, h
         load(lake, ["good.csv", "late.csv"], "t", primary_key="id")
     assert str(caught.value).splitlines() == [
         "rows that do not fit main.t; nothing was loaded:",
-        "  late.csv, line 149994, column x: '1.5' is no bigint",
-        "  late.csv, line 149995: it has 1 fields, not 2",
+        "  late.csv, line 149994, column x: '1.5' is not a valid bigint",
+        "  late.csv, line 149995: it has 1 field, not 2",
         "  late.csv, line 149996, column id: it must not be NULL",
         "The types come from the first rows of each file: create the table first, with the types "
         "that you want.",
-        "Mend the rows, or load the others with on_error skip or report.",
+        "Fix the rows, or load the others with on_error skip or report.",
     ]
     assert lake.tables() == []
     assert lake.snapshot == 0
@@ -153,7 +153,7 @@ def test_rejected_rows_are_reported_with_file_line_and_text(
     report = load(lake, "a.csv", "t", on_error="report", report="r.csv")
     assert (report.rows, report.rejected) == (1, 6)
     assert reported("r.csv") == [
-        ("a.csv", 4, "amount", "'x' is no double"),
+        ("a.csv", 4, "amount", "'x' is not a valid double"),
         ("a.csv", 7, "", "it is not UTF-8"),
         ("a.csv", 8, "", "it has 4 fields, not 3"),
         ("a.csv", 11, "", "a quote is opened and never closed"),
@@ -223,7 +223,7 @@ def test_json_is_read_line_by_line(lake: tailrace.Lake, here: Path) -> None:
         (5009, ""),
     ]
     reasons = [reason for _, _, _, reason in reported("r.csv")]
-    assert reasons[0] == '"4" is no bigint'
+    assert reasons[0] == '"4" is not a valid bigint'
     assert reasons[1] == "the table has no such column; did you mean 'price'?"
     assert reasons[2] == reasons[3] == "it is not one JSON object"
 
@@ -243,9 +243,9 @@ def test_parquet_is_checked_and_rejected_by_row(lake: tailrace.Lake, here: Path)
     report = load(lake, "b.parquet", "narrow", on_error="report", report="r.csv")
     assert report.rows == 1
     assert reported("r.csv") == [
-        ("b.parquet", 2, "id", "'300' is no tinyint"),
+        ("b.parquet", 2, "id", "'300' is not a valid tinyint"),
         ("b.parquet", 3, "id", "it must not be NULL"),
-        ("b.parquet", 4, "f", "'1e+300' is no float"),
+        ("b.parquet", 4, "f", "'1e+300' is not a valid float"),
     ]
 
 
@@ -300,7 +300,11 @@ def test_objects_are_loaded_from_the_lakes_storage(tmp_path: Path, s3_bucket: S3
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("id,nmae\n", {}, "a.csv has a column 'nmae', which main.t has not; did you mean 'name'?"),
+        (
+            "id,nmae\n",
+            {},
+            "a.csv has a column 'nmae', which main.t does not have; did you mean 'name'?",
+        ),
         ("name\nx\n", {}, "a.csv has no column 'id', which must not be NULL in main.t"),
         ("id,ID\n1,2\n", {}, "a.csv has two columns called 'ID'"),
         ("id,\n1,2\n", {}, "a.csv: column 2 has no name"),
@@ -358,4 +362,4 @@ def test_the_example_in_the_guide_runs(here: Path, capsys: pytest.CaptureFixture
     names["lake"].close()
     said = capsys.readouterr().out
     assert said.startswith("2 1 1\n")
-    assert "orders.csv,5,amount,a lot,'a lot' is no double" in said
+    assert "orders.csv,5,amount,a lot,'a lot' is not a valid double" in said

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tailrace
-from tailrace.loading import Progress, job, load, with_spark
+from tailrace.loading import Progress, load, plan, with_spark
 from tests.support.lakes import LakeArgs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def cut_into(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Cut the input into parts of this size, as if it were large."""
-    for module in (job, with_spark):
+    for module in (plan, with_spark):
         monkeypatch.setattr(module, "PART_BYTES", size)
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_cut_inside_quotes_is_read_again_whole(
     report = load(large, "a.csv", "t", on_error="report", report="r.csv", progress=told.append)
     assert len([one for one in told if one.doing == "reading" and not one.bytes_done]) == 2
     assert (report.rows, report.rejected) == (12_002, 1)
-    assert "a.csv,112004,id,bad,'bad' is no bigint" in Path("r.csv").read_text()
+    assert "a.csv,112004,id,bad,'bad' is not a valid bigint" in Path("r.csv").read_text()
     with pytest.raises(tailrace.InvalidError, match=r"a\.csv, line 112004, column id: 'bad'"):
         load(large, "a.csv", "t")
     assert large.table("t").to_df().count() == 12_002
@@ -137,7 +137,7 @@ def test_an_abort_names_lines_of_a_part_in_the_middle_and_cleans_up(
     rows = [f"{n},v" for n in range(2000)]
     rows[1500] = "1500"
     Path("a.csv").write_text("id,v\n\n" + "\n".join(rows))
-    with pytest.raises(tailrace.InvalidError, match=r"a\.csv, line 1503: it has 1 fields, not 2"):
+    with pytest.raises(tailrace.InvalidError, match=r"a\.csv, line 1503: it has 1 field, not 2"):
         load(large, "a.csv", "t")
     rows[1500] = "7,again"
     Path("a.csv").write_text("id,v\n\n" + "\n".join(rows))

@@ -8,8 +8,8 @@ input (`locally`) and in Spark's workers for the rest (`with_spark`). Begin with
 This stands on the store alone, below the lake: all that it asks for is a transaction.
 """
 
-from tailrace.loading.job import Progress
 from tailrace.loading.loader import LoadReport, load
+from tailrace.loading.progress import Progress
 from tailrace.loading.rows import Rejected
 
 __all__ = ["LoadReport", "Progress", "Rejected", "load"]

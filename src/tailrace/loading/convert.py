@@ -1,7 +1,7 @@
-"""Columns as they were read, turned into a table's types: whole columns at a time.
+"""Converts columns as they were read to a table's types, a whole column at a time.
 
-Always true: a value is refused for what it is itself, never for what stands beside it. A column
-is converted at once; only if that fails is it halved until the values that don't fit are alone.
+Always true: a value is refused for what it is itself, never for its neighbours. A column is
+converted at once; if that fails, it is halved until the values that don't fit are alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailrace.spark_sql.types import TIMESTAMP, TIMESTAMP_NTZ
 from tailrace.store import rows as row_checks
 from tailrace.store.schema import Column
 
-# A time that names a zone; the end of a date looks like one, too.
+# A time with a zone. The time is needed: the end of a date looks like a zone.
 _ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 Mask = npt.NDArray[np.bool_]
@@ -32,23 +32,23 @@ _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, In
 
 @dataclass(frozen=True, kw_only=True)
 class Filling:
-    """How the columns of a file fill a table's."""
+    """How the columns of a file fill those of a table."""
 
     table: str  # for messages
     columns: tuple[Column, ...]
-    places: tuple[int | None, ...]  # for each: its place in the file; None: it has none
+    sources: tuple[int | None, ...]  # for each, the number of the file's column that fills it
     time_zone: str | None = None
 
     def fit(self, block: Block, part: int) -> Fitted:
-        """The rows of the table's types, and those that don't fit."""
+        """Convert rows to the table's types, and reject those that don't fit."""
         bad = np.zeros(block.rows.num_rows, bool)
         misfits = list(block.broken)
         arrays = []
-        for column, place in zip(self.columns, self.places, strict=True):
-            if place is None:
+        for column, source in zip(self.columns, self.sources, strict=True):
+            if source is None:
                 given: pa.Array = pa.nulls(len(bad), column.type)
             else:
-                given = _whole(block.rows.column(place))
+                given = _whole(block.rows.column(source))
             values, failed = self._convert(given, column)
             arrays.append(values)
             misfits += self._misfits(block, np.flatnonzero(failed & ~bad), part, column, given)
@@ -76,8 +76,8 @@ class Filling:
         if not len(rows):
             return
         plain = row_checks.plain_rows(pa.table([given.take(pa.array(rows))], names=["value"]))
-        for row, found in zip(rows, plain, strict=True):
-            value = None if found["value"] is None else shown(found["value"])
+        for row, row_values in zip(rows, plain, strict=True):
+            value = None if row_values["value"] is None else shown(row_values["value"])
             yield Misfit(
                 part=part,
                 line=int(block.lines[row]),
@@ -91,7 +91,7 @@ class Filling:
 def _reason(value: str | None, column: Column, time_zone: str | None) -> str:
     if value is None or (not value.strip() and not column.nullable):
         return "it must not be NULL"
-    reason = f"{value!r} is no {types.spark_type(column.type)}"
+    reason = f"{value!r} is not a valid {types.spark_type(column.type)}"
     if not pa.types.is_timestamp(column.type):
         return reason
     text = pa.array([value.strip()])
@@ -105,7 +105,7 @@ def _reason(value: str | None, column: Column, time_zone: str | None) -> str:
 
 
 def sift(given: pa.Array, strict: Strict, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """What `strict` makes of values, with NULL for those that it refuses; and which these are."""
+    """Convert values with `strict`; those that it refuses are NULL, and marked in the mask."""
     try:
         return strict(given), np.zeros(len(given), bool)
     except _REFUSALS:
@@ -119,7 +119,7 @@ def sift(given: pa.Array, strict: Strict, kind: pa.DataType) -> tuple[pa.Array, 
 
 
 def from_text(given: pa.Array, kind: pa.DataType, time_zone: str | None) -> tuple[pa.Array, Mask]:
-    """Texts as values of a type. Space around them does not count; nothing else is NULL."""
+    """Convert texts to a type. Space around them does not count; only an empty text is NULL."""
 
     def strict(texts: pa.Array) -> pa.Array:
         return _parse(texts, kind)
@@ -132,7 +132,7 @@ def from_text(given: pa.Array, kind: pa.DataType, time_zone: str | None) -> tupl
     except _REFUSALS:
         trimmed = pc.utf8_trim_whitespace(given)
     trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
-    # What can't be a value by its looks is told at once: finding it by halving takes long.
+    # Most texts that don't fit are found by a pattern, at once: halving takes long.
     failed = _mask(pc.fill_null(pc.invert(pc.match_substring_regex(trimmed, _looks(kind))), False))
     values = pa.nulls(len(given), kind)
     groups = [(~failed, strict)]
@@ -140,14 +140,14 @@ def from_text(given: pa.Array, kind: pa.DataType, time_zone: str | None) -> tupl
         zoned = _mask(pc.fill_null(pc.match_substring_regex(trimmed, _ZONED), False))
         groups = [(~failed & zoned, strict), (~failed & ~zoned, local)]
     for some, convert in groups:
-        found, refused = sift(trimmed.filter(pa.array(some)), convert, kind)
-        values = pc.replace_with_mask(values, pa.array(some), found)
+        converted, refused = sift(trimmed.filter(pa.array(some)), convert, kind)
+        values = pc.replace_with_mask(values, pa.array(some), converted)
         failed[np.flatnonzero(some)[refused]] = True
     return values, failed
 
 
 def _looks(kind: pa.DataType) -> str:
-    """A pattern that every text of a type matches; others may, too."""
+    """A pattern that every valid text of a type matches; others may, too."""
     if pa.types.is_integer(kind):
         return r"^-?[0-9]+$"
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -158,7 +158,7 @@ def _looks(kind: pa.DataType) -> str:
 
 
 def fits(texts: pa.Array, kind: pa.DataType) -> bool:
-    """Whether all texts, without space around them, are values of a type."""
+    """Whether all texts, which have no space around them, are values of a type."""
     try:
         _parse(texts, kind)
     except _REFUSALS:
@@ -169,7 +169,7 @@ def fits(texts: pa.Array, kind: pa.DataType) -> bool:
 def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     values = texts.cast(kind)
     if pa.types.is_integer(kind) and _has_hex(texts):
-        raise InvalidError("a number in hexadecimal is not meant as one")
+        raise InvalidError("Arrow reads hexadecimal, which is not meant here")
     if pa.types.is_floating(kind) and pc.any(pc.is_inf(values)).as_py():
         named = pc.match_substring(texts, "inf", ignore_case=True)
         if pc.any(pc.and_not(pc.is_inf(values), named)).as_py():
@@ -179,7 +179,7 @@ def _parse(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _has_hex(texts: pa.Array) -> bool:
     characters = texts.buffers()[2]
-    # A look at all characters first: it is many times cheaper.
+    # A look at the raw bytes first is many times cheaper.
     array = np.frombuffer(characters or b"", np.uint8)
     if not ((array == ord("x")) | (array == ord("X"))).any():
         return False
@@ -187,7 +187,7 @@ def _has_hex(texts: pa.Array) -> bool:
 
 
 def _fitting(table: str, column: Column) -> Strict:
-    open_column = replace(column, nullable=True)  # NULLs are looked at apart
+    open_column = replace(column, nullable=True)  # NULLs are checked separately
 
     def strict(values: pa.Array) -> pa.Array:
         fitted = row_checks.fit(pa.table([values], names=[column.name]), table, [open_column])
@@ -201,5 +201,5 @@ def _whole(array: pa.ChunkedArray) -> pa.Array:
 
 
 def _mask(array: pa.Array) -> Mask:
-    found: Mask = array.to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = array.to_numpy(zero_copy_only=False)
+    return mask

@@ -1,7 +1,7 @@
-"""Rows of CSV: every field as text, NULL where nothing stands between two delimiters.
+"""Rows of CSV: every field as text, or NULL if it is empty and not quoted.
 
-Arrow reads one block of whole records at a time; what it finds broken, and where each of its
-rows stands, is known from the records that went in.
+Arrow parses one block of whole records at a time. Which rows it skipped, and on which line each
+of the others begins, follows from the records that went in.
 """
 
 from __future__ import annotations
@@ -74,20 +74,21 @@ def parse(records: Records, dialect: Dialect, *, width: int, part: int) -> Block
     there = np.ones(len(records.starts), bool)
     for number, fields in odd:
         there[number] = False
-        broken.append(misfit(records, number, part, f"it has {fields} fields, not {width}"))
-    places = np.flatnonzero(there)
-    if rows.num_rows != len(places):
-        raise CorruptError(f"{len(places)} records of CSV were read as {rows.num_rows} rows")
+        plural = "field" if fields == 1 else "fields"
+        broken.append(misfit(records, number, part, f"it has {fields} {plural}, not {width}"))
+    numbers = np.flatnonzero(there)
+    if rows.num_rows != len(numbers):
+        raise CorruptError(f"{len(numbers)} records of CSV were read as {rows.num_rows} rows")
     return Block(
         rows=rows,
-        lines=records.lines[places],
-        text=lambda row: records.text(places[row]),
+        lines=records.lines[numbers],
+        text=lambda row: records.text(numbers[row]),
         broken=broken,
     )
 
 
 def _read(data: bytes, width: int, dialect: Dialect) -> tuple[pa.Table, list[tuple[int, int]]]:
-    """Fields as text, and the records of another width: their number and how many they have."""
+    """Fields as text; and the records of another width: their number and width."""
     names = [str(number) for number in range(width)]
     odd: list[tuple[int, int]] = []
 

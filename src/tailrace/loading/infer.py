@@ -1,7 +1,7 @@
-"""The types of columns, from a sample of a file's first rows.
+"""Infers the types of columns from a sample of a file's first rows.
 
-Always true: a type is inferred only if it loses nothing of what the sample shows. So digits with
-a leading zero or a plus stay text, and so do whole numbers that no bigint holds.
+Always true: a type is inferred only if it loses nothing of the sample. So digits with a leading
+zero or a plus stay text, and so do whole numbers that are too large for a bigint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRUTH = r"^(?i:true|false)$"
 
 
 def of_texts(texts: pa.Array, *, numbers: bool = True) -> pa.DataType:
-    """The type that all texts are of."""
+    """The narrowest type that fits all texts."""
     there = pc.utf8_trim_whitespace(texts.drop_null())
     there = there.filter(pc.not_equal(there, ""))
     if not len(there):
@@ -53,7 +53,7 @@ def of_objects(rows: Sequence[dict[str, Any]]) -> Columns:
     for row in rows:
         for key, value in row.items():
             values.setdefault(key, []).append(value)
-    return {key: _of_values(found) for key, found in values.items()}
+    return {key: _of_values(seen) for key, seen in values.items()}
 
 
 def _of_values(values: list[Any]) -> pa.DataType:
@@ -80,14 +80,14 @@ def _of_value(value: Any) -> pa.DataType:
 
 
 def _widest(kinds: Iterable[pa.DataType]) -> pa.DataType:
-    found = pa.null()
+    widest = pa.null()
     for kind in kinds:
-        found = wider(found, kind)
-    return found
+        widest = wider(widest, kind)
+    return widest
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """A type for the values of both; text, if there is no other."""
+    """A type for the values of both; text if there is no other."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -117,7 +117,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def settled(kind: pa.DataType) -> pa.DataType:
-    """A type that a column can have: what nothing was seen of is text."""
+    """A type that a column can have: text where no value was seen."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_map(kind):
@@ -131,10 +131,10 @@ def settled(kind: pa.DataType) -> pa.DataType:
 
 def merged(files: Iterable[Columns]) -> Columns:
     """The columns of several files: each name once, whatever its case, with the widest type."""
-    found: Columns = {}
+    merged_columns: Columns = {}
     spelled: dict[str, str] = {}
     for columns in files:
         for name, kind in columns.items():
             known = spelled.setdefault(name.casefold(), name)
-            found[known] = wider(found.get(known, pa.null()), kind)
-    return found
+            merged_columns[known] = wider(merged_columns.get(known, pa.null()), kind)
+    return merged_columns

@@ -1,7 +1,7 @@
-"""Rows of JSON: an object on each line, read with the types that the table's columns ask for.
+"""Rows of JSON: an object on each line, read with the types of the table's columns.
 
-Arrow reads a block at a time and refuses all of it for one bad line. Such a block is halved until
-few lines are left, which are then looked at one by one.
+Arrow reads a whole block, and refuses all of it for a single bad line. Such a block is halved
+until it is small enough to check line by line.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tailrace.loading.rows import Block, Lines, Misfit, nearest, shown
 from tailrace.loading.text import Records, TextRange, misfit, readable
 from tailrace.spark_sql import types
 
-_LOOKED_AT = 1024  # lines that are looked at one by one
+_LOOKED_AT = 1024  # lines that are checked one by one
 _OPENING = ord("{")
 _NO_OBJECT = "it is not one JSON object"
 
 
 @dataclass(frozen=True, kw_only=True)
 class JsonField:
-    """One column of a table, as its values stand in JSON."""
+    """A column of the table, and the key of its values in JSON."""
 
     key: str  # as the file spells it
     column: str
@@ -34,10 +34,10 @@ class JsonField:
 
 
 def json_type(kind: pa.DataType, *, inside: bool = False) -> pa.DataType | None:
-    """What Arrow reads values of a column's type as; None: JSON has no values of it.
+    """The type in which Arrow reads a column's values; None if JSON can't hold them.
 
-    Numbers are read in the widest type and texts as text: what then does not fit is found row by
-    row in `convert`.
+    Numbers are read in the widest type, dates and times as text: `convert` then finds the rows
+    that do not fit.
     """
     if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_decimal(kind):
         return kind
@@ -75,15 +75,15 @@ class _Reader:
         self._schema = pa.schema([(field.key, json_type(field.type)) for field in fields])
 
     def read(self, records: Records, broken: list[Misfit]) -> Block:
-        """The rows of whole records; to `broken` is added what is none."""
-        tables, places = [self._schema.empty_table()], [np.zeros(0, np.int64)]
+        """The rows of whole records; adds the others to `broken`."""
+        tables, numbers_read = [self._schema.empty_table()], [np.zeros(0, np.int64)]
         waiting = [np.arange(len(records.starts))]
         while waiting:
             numbers = waiting.pop()
             rows, why = self._parse(records, numbers)
             if rows is not None:
                 tables.append(rows)
-                places.append(numbers)
+                numbers_read.append(numbers)
             elif len(numbers) <= _LOOKED_AT and (bad := self._look(records, numbers, broken)):
                 waiting.append(np.setdiff1d(numbers, bad, assume_unique=True))
             elif len(numbers) == 1:
@@ -91,7 +91,7 @@ class _Reader:
             else:
                 middle = len(numbers) // 2
                 waiting += [numbers[middle:], numbers[:middle]]
-        order = np.concatenate(places)
+        order = np.concatenate(numbers_read)
         return Block(
             rows=pa.concat_tables(tables),
             lines=records.lines[order],
@@ -100,7 +100,7 @@ class _Reader:
         )
 
     def _parse(self, records: Records, numbers: Lines) -> tuple[pa.Table | None, str]:
-        """What Arrow makes of some records; None, and why, if it can't read them all."""
+        """Some records as Arrow reads them; None and the reason if it can't read them all."""
         if not len(numbers):
             return self._schema.empty_table(), ""
         if not _are_objects(records, numbers):
@@ -123,17 +123,17 @@ class _Reader:
         return (rows, "") if rows.num_rows == len(numbers) else (None, _NO_OBJECT)
 
     def _look(self, records: Records, numbers: Lines, broken: list[Misfit]) -> list[int]:
-        """The records in which Python sees what is wrong."""
+        """The records in which Python finds a fault."""
         bad = []
         for number in map(int, numbers):
-            found = self._why(records.data[records.starts[number] : records.ends[number]])
-            if found is not None:
+            fault = self._why(records.data[records.starts[number] : records.ends[number]])
+            if fault is not None:
                 bad.append(number)
-                broken.append(replace(misfit(records, number, self._part, ""), **found))
+                broken.append(replace(misfit(records, number, self._part, ""), **fault))
         return bad
 
     def _why(self, line: bytes) -> dict[str, Any] | None:
-        """What is wrong with a line, as fields of a misfit."""
+        """What is wrong with a line, as fields of `Misfit`."""
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -148,7 +148,11 @@ class _Reader:
             if value is not None and not _may_be(value, field.type):
                 text = shown(json.dumps(value, ensure_ascii=False))
                 kind = types.spark_type(field.type)
-                return {"column": field.column, "value": text, "reason": f"{text} is no {kind}"}
+                return {
+                    "column": field.column,
+                    "value": text,
+                    "reason": f"{text} is not a valid {kind}",
+                }
         return None
 
 
@@ -161,7 +165,7 @@ def _are_objects(records: Records, numbers: Lines) -> bool:
 
 
 def _may_be(value: Any, kind: pa.DataType) -> bool:
-    """Whether Arrow may read a value as one of a type; what it may not is certain."""
+    """Whether Arrow might read a value as this type; False is certain, True is not."""
     if isinstance(value, bool):
         return bool(pa.types.is_boolean(kind))
     if isinstance(value, int):

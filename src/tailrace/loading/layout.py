@@ -1,6 +1,6 @@
-"""Which column of a file fills which column of the table; what can't is refused here, by name.
+"""Which column of a file fills which column of the table, or why it can't.
 
-Always true: this is settled before any row is read, so that rows can only fail by their values.
+Always true: this is settled before any row is read, so that a row can only fail by its values.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Layout:
 
 def lay_out(file: InputFile, shape: Shape, table: TableInfo, options: Options) -> Layout:
     """A file's layout, or an InvalidError that names the file, the column and both types."""
-    places: dict[int, int] = {}
-    for place, name in enumerate(shape.columns):
+    sources: dict[int, int] = {}
+    for number, name in enumerate(shape.columns):
         column = _column(name, table)
         if column is None:
             if file.format is Format.JSON and options.on_error is not OnError.ABORT:
-                continue  # the rows that have it are rejected one by one
+                continue  # only the rows that have it are rejected
             raise _unknown(file, name, table)
         _check(file, name, shape.columns[name], column, table)
-        places[column.id] = place
+        sources[column.id] = number
     fields: tuple[JsonField, ...] = ()
     if file.format is Format.JSON:
-        # A later row may have a column that the sample doesn't show.
+        # A later row may have a key that the sample lacks.
         spelled = {name.casefold(): name for name in shape.columns}
         known = [column for column in table.columns if json_type(column.type) is not None]
         fields = tuple(
@@ -56,13 +56,13 @@ def lay_out(file: InputFile, shape: Shape, table: TableInfo, options: Options) -
             )
             for column in known
         )
-        places = {column.id: place for place, column in enumerate(known)}
+        sources = {column.id: number for number, column in enumerate(known)}
     elif shape.columns:
-        _check_missing(file, places, table)
+        _check_missing(file, sources, table)
     filling = Filling(
         table=table.full_name,
         columns=table.columns,
-        places=tuple(places.get(column.id) for column in table.columns),
+        sources=tuple(sources.get(column.id) for column in table.columns),
         time_zone=options.time_zone,
     )
     return Layout(
@@ -80,7 +80,9 @@ def _column(name: str, table: TableInfo) -> Column | None:
 def _unknown(file: InputFile, name: str, table: TableInfo) -> InvalidError:
     names = [column.name for column in table.columns]
     near = nearest(name, names) or f"; it has {', '.join(names)}"
-    return InvalidError(f"{file.name} has a column {name!r}, which {table.full_name} has not{near}")
+    return InvalidError(
+        f"{file.name} has a column {name!r}, which {table.full_name} does not have{near}"
+    )
 
 
 def _check(
@@ -106,9 +108,9 @@ def _has_text(kind: pa.DataType) -> bool:
     return types.is_atomic(kind) and not pa.types.is_binary(kind)
 
 
-def _check_missing(file: InputFile, places: dict[int, int], table: TableInfo) -> None:
+def _check_missing(file: InputFile, sources: dict[int, int], table: TableInfo) -> None:
     for column in table.columns:
-        if column.id not in places and not column.nullable:
+        if column.id not in sources and not column.nullable:
             raise InvalidError(
                 f"{file.name} has no column {column.name!r}, which must not be NULL in "
                 f"{table.full_name}"

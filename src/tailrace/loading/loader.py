@@ -1,7 +1,7 @@
-"""The one call: find the files, look at them, settle the table, load, commit.
+"""The one call: find the files, look at them, find or create the table, load, commit.
 
-Always true: all files are one transaction. Either every row that fits is visible in one snapshot,
-or nothing of the load is, not even the table that it would have created.
+Always true: all files are one transaction. Either every row that fits becomes visible, in one
+snapshot, or nothing does, not even the table that the load would have created.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from tailrace.arguments import Name, TableName, checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
 from tailrace.loading import infer
-from tailrace.loading.job import LoadJob, Progress
 from tailrace.loading.layout import lay_out
 from tailrace.loading.locally import is_small, load_locally
 from tailrace.loading.options import (
@@ -30,8 +29,10 @@ from tailrace.loading.options import (
     text_list,
     zone,
 )
-from tailrace.loading.parts import Sized
-from tailrace.loading.report import check_place
+from tailrace.loading.parts import PreparedFile
+from tailrace.loading.plan import LoadPlan
+from tailrace.loading.progress import Progress
+from tailrace.loading.report import check_path
 from tailrace.loading.shape import Shape, look_at, sample_bytes
 from tailrace.loading.source import InputFile, find_files
 from tailrace.loading.with_spark import load_with_spark
@@ -119,28 +120,28 @@ def load(
         nulls=text_list(null, "null") or (),
         time_zone=zone(time_zone),
     )
-    place = None if report is None else Path(report).expanduser()
-    _check(options, place)
+    report_path = None if report is None else Path(report).expanduser()
+    _check(options, report_path)
     key = text_list(primary_key, "primary_key") or ()
     with lake.transaction() as txn:
-        job = _prepare(
+        plan = _prepare(
             txn,
             find_files(files, txn.runtime.storage, options.format),
             table,
             create=create,
             key=key,
             options=options,
-            report=place,
+            report=report_path,
             tell=progress or (lambda _: None),
         )
-        outcome = load_locally(job) if is_small(job) else None
+        outcome = load_locally(plan) if is_small(plan) else None
         engine = "spark" if outcome is None else "process"
-        outcome = outcome or load_with_spark(job)
+        outcome = outcome or load_with_spark(plan)
     done = LoadReport(
-        table=job.table.full_name,
-        created=job.created,
+        table=plan.table.full_name,
+        created=plan.created,
         snapshot=txn.snapshot,
-        files=len(job.files),
+        files=len(plan.files),
         seconds=time.monotonic() - began,
         engine=engine,
         **asdict(outcome),
@@ -163,7 +164,7 @@ def _check(options: Options, report: Path | None) -> None:
             "a report needs a file to go to, and only a report does", fix=Fix(Action.NAME_REPORT)
         )
     if report is not None:
-        check_place(report)
+        check_path(report)
     if options.columns is not None and options.header:
         raise InvalidError(
             "columns name the fields of files without a header", fix=Fix(Action.SKIP_HEADER)
@@ -182,20 +183,20 @@ def _prepare(
     options: Options,
     report: Path | None,
     tell: Callable[[Progress], None],
-) -> LoadJob:
-    """The table, there or created, and how each file fills it; no row has been read."""
+) -> LoadPlan:
+    """Find or create the table, and settle how each file fills it; no row is read."""
     known = _find(txn, table)
     if known is None and not create:
         raise NotFoundError(f"there is no table {table}: create it first, or let load do it")
     shapes = _look(files, options, known)
     info = known or _create(txn, table, shapes, key)
     _check_key(info, key, options)
-    return LoadJob(
+    return LoadPlan(
         txn=txn,
         table=info,
         created=known is None,
         files=tuple(
-            Sized(file=file, shape=shape, layout=lay_out(file, shape, info, options))
+            PreparedFile(file=file, shape=shape, layout=lay_out(file, shape, info, options))
             for file, shape in zip(files, shapes, strict=True)
         ),
         options=options,

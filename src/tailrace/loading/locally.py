@@ -1,6 +1,7 @@
-"""A load in this process: for input that is small, without Spark.
+"""A load in this process, without Spark, for small input.
 
-Always true: what is held is below the limits of the settings, whatever the files' sizes promised.
+Always true: what is held in memory stays below the limits of the settings, whatever the sizes of
+the files suggested.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.loading.convert import Mask
-from tailrace.loading.job import LoadJob, Outcome, Teller
 from tailrace.loading.options import Format, OnDuplicate, OnError, OnExisting
+from tailrace.loading.plan import LoadPlan, Outcome
 from tailrace.loading.reading import PartReader
 from tailrace.loading.repeats import existing, exists_in, key_misfit, runs, stands_in
 from tailrace.loading.report import write_report
-from tailrace.loading.rows import Fitted, Lines, Misfit, Places, Rejected
+from tailrace.loading.rows import Fitted, Lines, Misfit, PartStarts, Rejected
 from tailrace.store.rows import plain_rows
 
-# Text takes about so many times the room of the same rows in Parquet, or compressed as a whole.
+# How much larger text is than the same rows in Parquet, or compressed.
 _TEXT = 4
 
 
-def is_small(job: LoadJob) -> bool:
-    """Whether the input is likely to fit; `load_locally` finds out."""
-    settings = job.runtime.settings
+def is_small(plan: LoadPlan) -> bool:
+    """Whether the input probably fits; `load_locally` finds out."""
+    settings = plan.runtime.settings
     room, rows = 0.0, 0.0
-    for one in job.files:
+    for one in plan.files:
         if one.file.format is Format.PARQUET:
             room += one.file.size
             rows += sum(one.shape.group_rows)
@@ -39,37 +40,37 @@ def is_small(job: LoadJob) -> bool:
     return room <= settings.local_bytes and rows <= settings.local_rows
 
 
-def load_locally(job: LoadJob) -> Outcome | None:
-    """Load all files, or None: they are too large, and nothing has been written."""
-    held = _read(job)
+def load_locally(plan: LoadPlan) -> Outcome | None:
+    """Load all files; None if they are too large, and then nothing has been written."""
+    held = _read(plan)
     if held is None:
         return None
     repeated = kept = 0
-    if job.table.key:
+    if plan.table.key:
         repeated = held.leave_out_repeated()
         kept = held.leave_out_existing()
-    if held.misfits and job.options.on_error is OnError.ABORT:
-        raise job.refusal(held.rejected())
-    if job.report is not None:
-        write_report(job.report, held.rejected())
+    if held.misfits and plan.options.on_error is OnError.ABORT:
+        raise plan.refusal(held.rejected())
+    if plan.report is not None:
+        write_report(plan.report, held.rejected())
     if held.rows.num_rows:
-        table = job.txn.table(job.name)
-        replaces = job.table.key and job.options.on_existing is OnExisting.REPLACE
+        table = plan.txn.table(plan.name)
+        replaces = plan.table.key and plan.options.on_existing is OnExisting.REPLACE
         table.upsert(held.rows) if replaces else table.append(held.rows)
     return Outcome(
         rows=held.rows.num_rows, rejected=len(held.misfits), repeated=repeated, kept=kept
     )
 
 
-def _read(job: LoadJob) -> _Held | None:
-    settings = job.runtime.settings
-    parts = job.parts(divide=False)
+def _read(plan: LoadPlan) -> _Held | None:
+    settings = plan.runtime.settings
+    parts = plan.parts(divide=False)
     # A part here is a whole file or some row groups: its first line is known before it is read.
-    places = Places(
+    starts = PartStarts(
         files=tuple(part.file.name for part in parts),
         first_lines=tuple(part.first_row + 1 for part in parts),
     )
-    teller = Teller(job, parts)
+    progress = plan.progress(parts)
     blocks: list[Fitted] = []
     owners: list[int] = []
     misfits: list[Misfit] = []
@@ -79,21 +80,21 @@ def _read(job: LoadJob) -> _Held | None:
         before = len(misfits)
         for block in reader:
             misfits += block.misfits
-            if misfits and job.options.on_error is OnError.ABORT:
-                raise job.refusal(map(places.of, misfits))
+            if misfits and plan.options.on_error is OnError.ABORT:
+                raise plan.refusal(map(starts.of, misfits))
             blocks.append(block)
             owners.append(part.number)
             rows += block.rows.num_rows
             size += block.rows.nbytes
             if rows + len(misfits) > settings.local_rows or size > settings.local_bytes:
                 return None
-        teller.read([part], rows=reader.end.rows, rejected=len(misfits) - before)
-    teller.writing()
-    empty = pa.schema([(column.name, column.type) for column in job.table.columns]).empty_table()
+        progress.read([part], rows=reader.end.rows, rejected=len(misfits) - before)
+    progress.writing()
+    empty = pa.schema([(column.name, column.type) for column in plan.table.columns]).empty_table()
     sizes = [len(block.lines) for block in blocks]
     return _Held(
-        job=job,
-        places=places,
+        plan=plan,
+        starts=starts,
         rows=pa.concat_tables([empty, *(block.rows for block in blocks)]),
         parts=np.repeat(np.array(owners, np.int64), sizes),
         lines=np.concatenate([np.zeros(0, np.int64), *(block.lines for block in blocks)]),
@@ -105,8 +106,8 @@ def _read(job: LoadJob) -> _Held | None:
 class _Held:
     """Rows in memory, and those that are rejected."""
 
-    job: LoadJob
-    places: Places
+    plan: LoadPlan
+    starts: PartStarts
     rows: pa.Table
     parts: Lines  # the part of each row
     lines: Lines  # and its line there
@@ -114,16 +115,16 @@ class _Held:
 
     def rejected(self) -> Iterator[Rejected]:
         """The rejected rows, as users see them."""
-        return map(self.places.of, self.misfits)
+        return map(self.starts.of, self.misfits)
 
     def leave_out_repeated(self) -> int:
         """Keep one row of each key; returns how many were left out without being rejected."""
-        choice = self.job.options.on_duplicate
+        choice = self.plan.options.on_duplicate
         same = runs(self._keys())
 
         def why(row: int) -> str:
             first = same.first[row]
-            return stands_in(self.places, int(self.parts[first]), int(self.lines[first]))
+            return stands_in(self.starts, int(self.parts[first]), int(self.lines[first]))
 
         chosen = same.last if choice is OnDuplicate.LAST else same.first
         others = chosen != np.arange(self.rows.num_rows)
@@ -131,15 +132,15 @@ class _Held:
 
     def leave_out_existing(self) -> int:
         """Keep the rows whose key is new to the table, unless they replace; returns the same."""
-        table, choice = self.job.table, self.job.options.on_existing
+        table, choice = self.plan.table, self.plan.options.on_existing
         if choice is OnExisting.REPLACE:
             return 0
-        there = existing(self.job.txn, table, self._keys())
+        there = existing(self.plan.txn, table, self._keys())
         why = exists_in(table)
         return self._leave_out(there, (lambda _: why) if choice is OnExisting.REJECT else None)
 
     def _keys(self) -> pa.Table:
-        return self.rows.select([column.name for column in self.job.table.key_columns])
+        return self.rows.select([column.name for column in self.plan.table.key_columns])
 
     def _leave_out(self, gone: Mask, why: Callable[[int], str] | None) -> int:
         """Take rows out: rejected for a reason, or else counted."""
@@ -150,7 +151,7 @@ class _Held:
             for row, values in zip(numbers, plain_rows(self.rows.take(numbers)), strict=True):
                 self.misfits.append(
                     key_misfit(
-                        self.job.table,
+                        self.plan.table,
                         values,
                         part=int(self.parts[row]),
                         line=int(self.lines[row]),

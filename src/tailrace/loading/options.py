@@ -1,4 +1,4 @@
-"""What a user can say about a load, checked once, before any file is looked at."""
+"""The options of a load, checked once, before any file is read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Format(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of rows that do not fit."""
+    """What to do with rows that don't fit."""
 
     ABORT = "abort"  # the first ones are named, and nothing is loaded
     SKIP = "skip"  # they are counted
@@ -29,7 +29,7 @@ class OnError(StrEnum):
 
 
 class OnDuplicate(StrEnum):
-    """Which rows are loaded of those that have the same key in the input."""
+    """Which row to load where several have the same key."""
 
     REJECT = "reject"  # the first; the others count as rows that do not fit
     FIRST = "first"
@@ -37,16 +37,16 @@ class OnDuplicate(StrEnum):
 
 
 class OnExisting(StrEnum):
-    """What becomes of a row whose key the table has already."""
+    """What to do with a row whose key the table already has."""
 
     REJECT = "reject"  # it counts as a row that does not fit
-    REPLACE = "replace"  # it takes the place of the table's
-    KEEP = "keep"  # the table's stays
+    REPLACE = "replace"  # it replaces the table's row
+    KEEP = "keep"  # the table's row stays
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How files are read, and what is done with rows in doubt. Sent to Spark's workers."""
+    """How to read files, and what to do with rows in doubt."""
 
     on_error: OnError = OnError.ABORT
     on_duplicate: OnDuplicate = OnDuplicate.REJECT
@@ -57,7 +57,7 @@ class Options:
     columns: tuple[str, ...] | None = None  # names of the fields, for files without a header
     delimiter: str | None = None  # None: a comma, in .tsv files a tab
     quote: str | None = '"'  # None: no character quotes
-    nulls: tuple[str, ...] = ()  # texts that mean NULL, beside nothing at all
+    nulls: tuple[str, ...] = ()  # texts that mean NULL, like an empty field
     # For CSV and JSON: the zone of times that don't name one. None: they don't fit a timestamp.
     time_zone: str | None = None
 
@@ -75,7 +75,7 @@ def one_of(kind: type[Choice], given: object, option: str) -> Choice:
 
 
 def character(given: str | None, option: str) -> str | None:
-    """A single character, as a delimiter is; a tab may be spelled out."""
+    """A single character, such as a delimiter; a tab may be spelled out."""
     if given is None:
         return None
     text = {"\\t": "\t", "tab": "\t"}.get(given, given)
@@ -85,17 +85,17 @@ def character(given: str | None, option: str) -> str | None:
 
 
 def text_list(given: str | Iterable[str] | None, option: str) -> tuple[str, ...] | None:
-    """Names or texts: one, several, or not given."""
+    """Texts: one, several, or None if not given."""
     if given is None:
         return None
-    found = (given,) if isinstance(given, str) else tuple(given)
-    if not all(isinstance(text, str) for text in found):
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(text, str) for text in texts):
         raise InvalidError(f"{option} is text, not {show(given)}")
-    return found
+    return texts
 
 
 def zone(given: str | None) -> str | None:
-    """A time zone's name, if there is such a zone."""
+    """The name of a time zone that exists."""
     if given is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows of Parquet: by row group, as they are typed. A row's line is its number in the file."""
+"""Rows of Parquet, by row group. A row's line is its number in the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH_ROWS = 64 * 1024
 
 
 def open_parquet(file: InputFile, source: pa.NativeFile) -> pq.ParquetFile:
-    """A file's reader, with its footer read."""
+    """Open a Parquet file and read its footer."""
     try:
         return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
     except (pa.ArrowInvalid, OSError) as error:
@@ -27,10 +27,10 @@ def open_parquet(file: InputFile, source: pa.NativeFile) -> pq.ParquetFile:
 
 
 def schema_of(parquet: pq.ParquetFile) -> pa.Schema:
-    """The columns and their types, as they are read here."""
+    """The columns, with the types in which they are read."""
     schema = parquet.schema_arrow
-    for place in _instants(parquet):
-        schema = schema.set(place, schema.field(place).with_type(TIMESTAMP))
+    for number in _instants(parquet):
+        schema = schema.set(number, schema.field(number).with_type(TIMESTAMP))
     return schema
 
 
@@ -41,7 +41,7 @@ def _instants(parquet: pq.ParquetFile) -> list[int]:
     """
     leaves = [parquet.schema.column(number) for number in range(len(parquet.schema))]
     names = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
-    return [place for place, name in enumerate(parquet.schema_arrow.names) if name in names]
+    return [number for number, name in enumerate(parquet.schema_arrow.names) if name in names]
 
 
 def read_parquet(
@@ -54,9 +54,9 @@ def read_parquet(
     try:
         for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=list(groups)):
             rows = pa.Table.from_batches([batch])
-            for place in instants:
-                times = pc.assume_timezone(rows.column(place), "UTC")
-                rows = rows.set_column(place, rows.column_names[place], times)
+            for number in instants:
+                times = pc.assume_timezone(rows.column(number), "UTC")
+                rows = rows.set_column(number, rows.column_names[number], times)
             yield _block(rows, line)
             line += rows.num_rows
     except (pa.ArrowInvalid, OSError) as error:

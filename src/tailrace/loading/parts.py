@@ -1,4 +1,4 @@
-"""The input cut into parts that are read independently, and grouped into tasks of like size.
+"""Cuts the input into parts that are read independently, and groups them into Spark tasks.
 
 Always true: parts are numbered in the order of the input, so that a row's part and line say which
 of two rows came first.
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class PartEnd:
-    """What is known of a part once it has been read."""
+    """What reading a part has shown."""
 
     begin: int  # where its first record begins
     end: int  # where the first record after it begins
@@ -40,16 +40,16 @@ class PartEnd:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sized:
-    """A file that is ready to be cut."""
+class PreparedFile:
+    """A file that has been looked at, and can be cut."""
 
     file: InputFile
     shape: Shape
     layout: Layout
 
 
-def cut(files: Iterable[Sized], *, size: int, divide: bool) -> list[Part]:
-    """Parts of about `size` bytes; without `divide`, of whole files where they are text."""
+def cut(files: Iterable[PreparedFile], *, size: int, divide: bool) -> list[Part]:
+    """Cut files into parts of about `size` bytes; without `divide`, text files stay whole."""
     parts: list[Part] = []
     for one in files:
         spans = (
@@ -59,7 +59,7 @@ def cut(files: Iterable[Sized], *, size: int, divide: bool) -> list[Part]:
         )
         parts += [
             Part(
-                number=len(parts) + place,
+                number=len(parts) + offset,
                 file=one.file,
                 layout=one.layout,
                 size=bytes_,
@@ -67,12 +67,14 @@ def cut(files: Iterable[Sized], *, size: int, divide: bool) -> list[Part]:
                 end=end,
                 first_row=row,
             )
-            for place, (start, end, bytes_, row) in enumerate(spans)
+            for offset, (start, end, bytes_, row) in enumerate(spans)
         ]
     return parts
 
 
-def _ranges(one: Sized, size: int, *, divide: bool) -> Iterator[tuple[int, int | None, int, int]]:
+def _ranges(
+    one: PreparedFile, size: int, *, divide: bool
+) -> Iterator[tuple[int, int | None, int, int]]:
     whole = one.file.size
     count = max(1, round(whole / size)) if divide and one.shape.divisible else 1
     borders = [whole * number // count for number in range(count + 1)]
@@ -80,8 +82,8 @@ def _ranges(one: Sized, size: int, *, divide: bool) -> Iterator[tuple[int, int |
         yield start, None if end == whole else end, end - start, 0
 
 
-def _groups(one: Sized, size: int) -> Iterator[tuple[int, int | None, int, int]]:
-    """Row groups next to each other, as many as come to the size."""
+def _groups(one: PreparedFile, size: int) -> Iterator[tuple[int, int | None, int, int]]:
+    """Neighbouring row groups, up to the size."""
     start, held, first_row, rows = 0, 0, 0, 0
     for number, bytes_ in enumerate(one.shape.group_bytes):
         held += bytes_
@@ -92,34 +94,34 @@ def _groups(one: Sized, size: int) -> Iterator[tuple[int, int | None, int, int]]
 
 
 def tasks(parts: Iterable[Part], size: int) -> list[list[Part]]:
-    """The parts in groups for one task each: many small files are one task's work."""
-    found: list[list[Part]] = []
+    """Group the parts, one group for each Spark task: one task reads many small files."""
+    groups: list[list[Part]] = []
     room = 0
     for part in parts:
-        if not found or part.size > room:
-            found.append([])
+        if not groups or part.size > room:
+            groups.append([])
             room = size
-        found[-1].append(part)
+        groups[-1].append(part)
         room -= part.size
-    return found
+    return groups
 
 
 def joined(parts: Sequence[Part], ends: Sequence[PartEnd]) -> bool:
-    """Whether each part of a text ended where the next one of its file began."""
+    """Whether each part of a text file ended where the file's next part began."""
     return all(
         end.end == next_end.begin
         for (part, end), (next_part, next_end) in pairwise(zip(parts, ends, strict=True))
-        if part.file.place == next_part.file.place and part.file.format is not Format.PARQUET
+        if part.file.location == next_part.file.location and part.file.format is not Format.PARQUET
     )
 
 
 def first_lines(parts: Sequence[Part], ends: Sequence[PartEnd]) -> list[int]:
-    """The line of its file at which each part begins, from 1."""
-    found: list[int] = []
+    """The line of its file on which each part begins, from 1."""
+    begins: list[int] = []
     line = 1
     for number, part in enumerate(parts):
         if part.start == 0:
             line = 1
-        found.append(part.first_row + 1 if part.file.format is Format.PARQUET else line)
+        begins.append(part.first_row + 1 if part.file.format is Format.PARQUET else line)
         line += ends[number].lines
-    return found
+    return begins

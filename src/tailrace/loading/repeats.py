@@ -1,4 +1,4 @@
-"""Rows whose key the input has twice, or the table has already: found in memory."""
+"""Rows whose key the input has twice or the table already has, found in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.loading.convert import Mask
-from tailrace.loading.rows import Lines, Misfit, Places, as_json, shown
+from tailrace.loading.rows import Lines, Misfit, PartStarts, as_json, shown
 from tailrace.store import keys as key_search
 from tailrace.store import lookup
 from tailrace.store.scan import read_file
@@ -48,9 +48,9 @@ def key_misfit(table: TableInfo, row: dict[str, Any], *, part: int, line: int, w
     )
 
 
-def stands_in(places: Places, part: int, line: int) -> str:
+def stands_in(starts: PartStarts, part: int, line: int) -> str:
     """Why: an earlier row has the key."""
-    return f"stands in {places.text(part, line)}"
+    return f"stands in {starts.text(part, line)}"
 
 
 def exists_in(table: TableInfo) -> str:

@@ -1,4 +1,4 @@
-"""The file that rejected rows are written to: CSV, so that it can be looked at, and loaded."""
+"""The file of rejected rows: CSV, so that it can be read, mended and loaded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tailrace.errors import InvalidError
 from tailrace.loading.rows import Rejected
 
 
-def check_place(path: Path) -> None:
-    """Refuse a place that can't be written to, before the work is done."""
+def check_path(path: Path) -> None:
+    """Raise if the report can't be written, before the work is done."""
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise InvalidError(f"the report cannot be written to {path}: name a file in a directory")
 
 
 def write_report(path: Path, rejected: Iterable[Rejected]) -> None:
-    """Write all rejected rows, and nothing but a header if there are none."""
+    """Write all rejected rows; only a header if there are none."""
     try:
         with path.open("w", encoding="utf-8", newline="") as handle:
             rows = csv.writer(handle, lineterminator="\n")

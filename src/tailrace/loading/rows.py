@@ -1,8 +1,8 @@
-"""Rows on their way from a file to a table, and rows that will not get there.
+"""Rows on their way from a file to a table, and rows that are rejected.
 
-Always true: a row is known by the part of the input that it is in and its line there, counted
-from 0 where the part begins. Where a part begins in its file is known once all before it have
-been read; only then does a line get the number that users see.
+Always true: a row is identified by its part of the input and its line there, counted from 0. On
+which line of the file a part begins is known only after all parts before it have been read; then
+lines get the numbers that users see.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Rejected:
 
     file: str
     line: int  # from 1; of a Parquet file, the row's number
-    column: str | None  # None: it is not about one column
+    column: str | None  # None if it is not one column's fault
     value: str | None
     reason: str
-    text: str  # the row as it stands in the file; of Parquet, and of a repeated key, as JSON
+    text: str  # the row as the file has it; JSON for Parquet and for keys that are taken
 
     def __str__(self) -> str:
         where = f"{self.file}, line {self.line}"
@@ -54,8 +54,8 @@ class Misfit:
     column: str | None = None
     value: str | None = None
 
-    def placed(self, file: str, first_line: int) -> Rejected:
-        """As users see it: `first_line` is the line at which the part begins."""
+    def at(self, file: str, first_line: int) -> Rejected:
+        """The rejected row as users see it, in a part that begins on a line of a file."""
         return Rejected(
             file=file,
             line=first_line + self.line,
@@ -67,34 +67,34 @@ class Misfit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where the parts of the input are, by their numbers."""
+class PartStarts:
+    """Where each part of the input begins, by its number."""
 
     files: tuple[str, ...]
     first_lines: tuple[int, ...]
 
     def of(self, misfit: Misfit) -> Rejected:
         """A rejected row as users see it."""
-        return misfit.placed(self.files[misfit.part], self.first_lines[misfit.part])
+        return misfit.at(self.files[misfit.part], self.first_lines[misfit.part])
 
     def text(self, part: int, line: int) -> str:
-        """A row's place in a message."""
+        """Where a row is, for a message."""
         return f"{self.files[part]}, line {self.first_lines[part] + line}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Some rows as they were read, not yet of the table's types."""
+    """Some rows as read, not yet converted to the table's types."""
 
     rows: pa.Table
     lines: Lines  # of each row, in the part
-    text: Callable[[int], str]  # a row as it stands in the file
+    text: Callable[[int], str]  # a row as the file has it
     broken: list[Misfit] = field(default_factory=list)  # what could not be read at all
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Some rows of the table's types, under its columns' names, and what did not fit."""
+    """Some rows converted to the table's types, and the rows that did not fit."""
 
     rows: pa.Table
     lines: Lines
@@ -102,23 +102,23 @@ class Fitted:
 
 
 def shown(value: Any) -> str:
-    """A value in a message."""
+    """A value, shortened for a message."""
     text = value if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…"
 
 
 def cut(text: str) -> str:
-    """A row's text in a report."""
+    """A row's text, shortened for a report."""
     return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}…"
 
 
 def as_json(row: dict[str, Any]) -> str:
-    """A row that has no text of its own, as text."""
+    """A row without a text of its own, as JSON."""
     return cut(json.dumps(row, default=str, ensure_ascii=False))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What somebody may have meant, to go on with after a message."""
+    """A hint at the name that was probably meant, to append to a message."""
     by_fold = {one.casefold(): one for one in known}
-    found = difflib.get_close_matches(name.casefold(), by_fold, n=1)
-    return f"; did you mean {by_fold[found[0]]!r}?" if found else ""
+    near = difflib.get_close_matches(name.casefold(), by_fold, n=1)
+    return f"; did you mean {by_fold[near[0]]!r}?" if near else ""

@@ -1,7 +1,7 @@
-"""What a file looks like: its columns, found in its first bytes or its footer.
+"""What a file looks like, from its first bytes or its footer.
 
-Owned here: the questions that are asked of a file before it is loaded, which names it has, which
-types, and whether it can be read in several parts.
+Owned here: what is asked of a file before it is loaded: the names and types of its columns, and
+whether it can be read in several parts.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LEAST_SAMPLE = 16 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What is known of a file before its rows are read."""
+    """What is known of a file before its rows are loaded."""
 
-    # By name, in the file's order. Of Parquet as they are; else from a sample: null if nothing
-    # was seen, and of JSON only the columns that it shows.
+    # By name, in the file's order: Parquet's own, or else inferred from a sample. Null if the
+    # sample has no value; of JSON only the keys in the sample.
     columns: infer.Columns
     divisible: bool  # whether it can be read in several parts
-    row_bytes: float = 1.0  # of text: how long a record is, about
+    row_bytes: float = 1.0  # of text: the average length of a record
     group_rows: tuple[int, ...] = ()  # of Parquet: the rows of each row group
     group_bytes: tuple[int, ...] = ()
 
@@ -47,7 +47,7 @@ def sample_bytes(files: int) -> int:
 
 
 def look_at(file: InputFile, options: Options, *, size: int, names: Names) -> Shape:
-    """A file's shape. `names` are those of the columns of CSV that does not name its own."""
+    """A file's shape. `names` are the columns of CSV files without a header."""
     if file.format is Format.PARQUET:
         return _parquet_shape(file)
     dialect = csv_rows.dialect_of(file, options)
@@ -111,7 +111,7 @@ def _json_shape(file: InputFile, sample: list[Records]) -> Shape:
     rows: list[dict[str, Any]] = []
     for records in sample:
         for start, end in zip(records.starts, records.ends, strict=True):
-            with suppress(ValueError, RecursionError):  # what can't be read is rejected later
+            with suppress(ValueError, RecursionError):  # such a line is rejected later
                 row = json.loads(records.data[start:end])
                 rows += [row] if isinstance(row, dict) else []
     # A key is spelled as in the first row that has it; others are rejected row by row.

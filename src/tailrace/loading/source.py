@@ -1,7 +1,7 @@
-"""The files to load: found, named once each, and opened, here and in Spark's workers.
+"""The files to load: finds them, and opens them, here and in Spark's workers.
 
 A file is local, or an object that the lake's storage options reach. Always true: names are as
-the user gave them, places are absolute.
+the user gave them, locations are absolute.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InputFile:
     """One file to load."""
 
     name: str  # as the user gave it
-    place: str  # an absolute path, or a URL
+    location: str  # an absolute path, or a URL
     size: int
     format: Format
     codec: str | None = None  # how it is compressed as a whole
@@ -50,21 +50,21 @@ class InputFile:
     @property
     def has_tabs(self) -> bool:
         """Whether its name says that tabs separate its fields."""
-        return ".tsv" in PurePosixPath(self.place).suffixes[-2:]
+        return ".tsv" in PurePosixPath(self.location).suffixes[-2:]
 
     @contextmanager
     def open(self) -> Iterator[pa.NativeFile]:
         """The bytes as they are stored, for random access."""
         if self.storage is not None:
-            with self.storage.open_read(_key(self.place)) as source:
+            with self.storage.open_read(_key(self.location)) as source:
                 yield source
             return
         try:
-            source = pa.OSFile(self.place)
+            source = pa.OSFile(self.location)
         except FileNotFoundError as error:
             raise NotFoundError(
-                f"there is no file {self.place}: it was deleted, or Spark's workers are on other "
-                "machines and need it under the same path"
+                f"there is no file {self.location}: it was deleted, or Spark's workers run on "
+                "other machines, which need it under the same path"
             ) from error
         except OSError as error:
             raise InvalidError(f"the file {self.name} cannot be opened: {error}") from error
@@ -85,32 +85,34 @@ class InputFile:
 def find_files(
     given: str | Path | Iterable[str | Path], storage: Storage, wanted: Format | None
 ) -> tuple[InputFile, ...]:
-    """The files that names, patterns and URLs stand for, in the order given; each only once."""
+    """The files that names, patterns and URLs stand for, in the order given; none twice."""
     names = [given] if isinstance(given, str | Path) else list(given)
     if not names:
         raise InvalidError("name at least one file to load")
     files: list[InputFile] = []
     for name in map(str, names):
         try:
-            found = _remote(name, storage, wanted) if "://" in name else _local(name, wanted)
+            matching = _remote(name, storage, wanted) if "://" in name else _local(name, wanted)
         except (OSError, RuntimeError, ValueError) as error:  # a name too long, ~nobody
             raise InvalidError(f"cannot look for the file {show(name)}: {error}") from error
-        files.extend(found)
+        files.extend(matching)
     seen: set[str] = set()
     for file in files:
-        if file.place in seen:
-            raise InvalidError(f"the file {file.name} is named twice: its rows would be, too")
-        seen.add(file.place)
+        if file.location in seen:
+            raise InvalidError(
+                f"the file {file.name} is named twice: its rows would be loaded twice"
+            )
+        seen.add(file.location)
     return tuple(files)
 
 
 def _local(name: str, wanted: Format | None) -> list[InputFile]:
     path = Path(name).expanduser()
     if path.is_dir():
-        raise InvalidError(f"{name} is a directory: name its files, as in '{name.rstrip('/')}/*'")
+        raise InvalidError(f"{name} is a directory: give its files, as in '{name.rstrip('/')}/*'")
     paths = [path]
     if not path.exists():
-        # A shell that found nothing, or that was told not to look, hands a pattern on as it is.
+        # A shell passes a quoted pattern on as it is, and one that matches nothing.
         matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  (`**`, `~`, absolute)
         paths = [match for match in map(Path, matches) if match.is_file()]
         if not paths:
@@ -118,7 +120,7 @@ def _local(name: str, wanted: Format | None) -> list[InputFile]:
     return [
         InputFile(
             name=name if len(paths) == 1 and paths[0] == path else str(one),
-            place=str(one.resolve()),
+            location=str(one.resolve()),
             size=one.stat().st_size,
             format=wanted or _format_of(one.name),
             codec=_codec_of(one.name, wanted),
@@ -144,7 +146,7 @@ def _remote(url: str, storage: Storage, wanted: Format | None) -> list[InputFile
     return [
         InputFile(
             name=f"{bucket.data_path}{key}",
-            place=f"{bucket.data_path}{key}",
+            location=f"{bucket.data_path}{key}",
             size=size,
             format=wanted or _format_of(key),
             codec=_codec_of(key, wanted),
@@ -178,13 +180,12 @@ def _key(url: str) -> str:
 
 def _format_of(name: str) -> Format:
     suffixes = [suffix for suffix in PurePosixPath(name).suffixes[-2:] if suffix not in _CODECS]
-    found = _FORMATS.get(suffixes[-1].lower()) if suffixes else None
-    if found is None:
+    known = _FORMATS.get(suffixes[-1].lower()) if suffixes else None
+    if known is None:
         raise InvalidError(
-            f"what {name} holds cannot be told from its name: say which format it is, "
-            f"{', '.join(Format)}"
+            f"the name of {name} does not tell its format: give one, {', '.join(Format)}"
         )
-    return found
+    return known
 
 
 def _codec_of(name: str, wanted: Format | None) -> str | None:

@@ -1,7 +1,7 @@
-"""A sign that tells the tasks of a load, on whatever machine, that nobody waits for them.
+"""Tells the Spark tasks of a load, on any machine, that nobody needs their results any more.
 
-It is an object in the lake's storage, which all of them reach. Spark's own way of cancelling may
-come while a task is being launched, and then leaves a core blocked.
+The sign is an object in the lake's storage, which all tasks reach. Spark's own cancelling can hit a
+task while it is being launched, and then leaves a core blocked.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class StopSign:
     """Put up by the driver or a task, looked for in tasks."""
 
     storage: Storage
-    path: str  # of a name that is used for nothing else
+    path: str  # a name that nothing else uses
     _looked: float = field(default=0.0, compare=False)
 
     def put_up(self) -> None:
-        """Tell all tasks to end soon. If that fails, they go on to their own end."""
+        """Tell all tasks to end soon. If that fails, they run to their normal end."""
         with suppress(UnavailableError), self.storage.open_write(self.path) as sink:
             sink.native.write(b"stop")
 
     def is_up(self) -> bool:
-        """Whether to end; asks at most once in a while."""
+        """Whether to end; looks at most once a second."""
         if time.monotonic() - self._looked < _LOOK_EVERY:
             return False
         self._looked = time.monotonic()

@@ -1,7 +1,7 @@
-"""What a Spark task does in a load: it reads parts, writes files, and says what there was.
+"""A Spark task of a load: it reads parts and writes files.
 
-Always true: rows go from the parts straight into files of the lake, and not through Spark. What
-comes back is small: the files' descriptions, counts, and the first rejected rows.
+Always true: rows go from the parts straight into files of the lake, not through Spark. What comes
+back is small: descriptions of the files, counts, and a few rejected rows.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from tailrace.loading.job import SHOWN
 from tailrace.loading.options import OnError
 from tailrace.loading.parts import Part, PartEnd
+from tailrace.loading.plan import SHOWN
 from tailrace.loading.reading import PartReader
 from tailrace.loading.rows import Fitted, Misfit
 from tailrace.loading.stop_sign import StopSign
@@ -22,7 +22,7 @@ from tailrace.store.files import DataFile
 from tailrace.store.parquet import FileWriter
 from tailrace.store.schema import OWN_PREFIX, Column, TableInfo
 
-# Where a staged row came from.
+# Columns of staged rows: where each row came from.
 PART = f"{OWN_PREFIX}part"
 LINE = f"{OWN_PREFIX}line"
 
@@ -40,7 +40,7 @@ _MISFITS = pa.schema(
 
 
 def staged(table: TableInfo) -> TableInfo:
-    """A table's rows with the places that they came from, before keys are compared."""
+    """The table of staged rows, which still know where they came from."""
     number = table.next_column_id
     places = tuple(
         Column(id=number + n, name=name, physical=name, type=pa.int64())
@@ -50,7 +50,7 @@ def staged(table: TableInfo) -> TableInfo:
 
 
 def misfits_of(table: TableInfo) -> TableInfo:
-    """The rows of a table that are rejected, as a table beside it."""
+    """The table of rows that are rejected."""
     columns = tuple(
         Column(id=number, name=field.name, physical=field.name, type=field.type)
         for number, field in enumerate(_MISFITS, 1)
@@ -87,7 +87,7 @@ class LoadTask:
     writer: FileWriter  # of the table's files, or of staged ones
     misfit_writer: FileWriter
     on_error: OnError
-    with_places: bool
+    with_origin: bool
     stop: StopSign
 
     def run(self, parts: Sequence[Part]) -> TaskResult:
@@ -114,12 +114,12 @@ class LoadTask:
                     result.ends[part.number] = reader.end
                     result.stopped = True
                     return
-                yield _placed(fitted, part.number) if self.with_places else fitted.rows
+                yield _with_origin(fitted, part.number) if self.with_origin else fitted.rows
             result.ends[part.number] = reader.end
         if misfits:
             result.misfit_files += self.misfit_writer.write([misfit_rows(misfits)])
 
 
-def _placed(fitted: Fitted, part: int) -> pa.Table:
+def _with_origin(fitted: Fitted, part: int) -> pa.Table:
     owner = pa.array(np.full(len(fitted.lines), part, np.int64))
     return fitted.rows.append_column(PART, owner).append_column(LINE, pa.array(fitted.lines))

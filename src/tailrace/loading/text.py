@@ -26,7 +26,7 @@ from tailrace.loading.rows import Lines, Misfit, cut
 
 BLOCK_BYTES = 8 * 1024 * 1024
 LARGEST_RECORD = 64 * 1024 * 1024
-_TAIL_BYTES = 64 * 1024  # what is read at once beyond the end of a range
+_TAIL_BYTES = 64 * 1024  # read at once beyond the end of a range
 _LF, _CR = 10, 13
 _BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")
@@ -60,7 +60,7 @@ class Records:
 
     @property
     def span_lines(self) -> bool:
-        """Whether one of them goes over several lines."""
+        """Whether one of them spans several lines."""
         return any(
             b"\n" in self.data[start:end] or b"\r" in self.data[start:end]
             for start, end in zip(self.starts, self.ends, strict=True)
@@ -81,7 +81,7 @@ class Records:
 
 
 class TextRange:
-    """The records of a range of a file's bytes. `begin`, `end` and `lines` are known after."""
+    """The records of a range of a file's bytes; `begin`, `end` and `lines` follow the reading."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class TextRange:
         data, at_end = self._first()
         self.end = self.begin
         while True:
-            found = _split(data, self._dialect, at_end=at_end)
-            last = _last_used(found, self._left)
+            split = _split(data, self._dialect, at_end=at_end)
+            last = _last_used(split, self._left)
             if last is not None:
-                used = int(found.stops[last])
-                yield from self._records(data[:used], found, last)
+                used = int(split.stops[last])
+                yield from self._records(data[:used], split, last)
                 self.end += used
-                self.lines += int(found.line_counts[last])
+                self.lines += int(split.line_counts[last])
                 data = data[used:]
             if at_end or (self._left is not None and self._left <= 0):
                 return
@@ -124,11 +124,11 @@ class TextRange:
 
     @property
     def _left(self) -> int | None:
-        """How many bytes beyond `end` the range goes."""
+        """How many bytes of the range lie beyond `end`."""
         return None if self._limit is None else self._limit - self.end
 
     def _first(self) -> tuple[bytes, bool]:
-        """The text from where the first record begins, and whether it is all there is."""
+        """The text from the first record on, and whether that is all."""
         if self._start == 0:
             data = self._read(0)
             if data.startswith(_OTHER_BOMS):
@@ -139,10 +139,10 @@ class TextRange:
         self.begin = self._start - 1
         self._source.seek(self.begin)
         while data := self._read(0):
-            found = data.find(b"\n")
-            if found >= 0:
-                self.begin += found + 1
-                return data[found + 1 :], False
+            line_feed = data.find(b"\n")
+            if line_feed >= 0:
+                self.begin += line_feed + 1
+                return data[line_feed + 1 :], False
             self.begin += len(data)
         return b"", True
 
@@ -155,10 +155,10 @@ class TextRange:
         except OSError as error:
             raise InvalidError(f"{self._name} cannot be read: {error}") from error
 
-    def _records(self, data: bytes, found: _Split, last: int) -> Iterator[Records]:
-        starts = np.concatenate([[0], found.stops[:last]]).astype(np.int64)
-        ends = found.ends[: last + 1]
-        lines = np.concatenate([[0], found.line_counts[:last]]).astype(np.int64) + self.lines
+    def _records(self, data: bytes, split: _Split, last: int) -> Iterator[Records]:
+        starts = np.concatenate([[0], split.stops[:last]]).astype(np.int64)
+        ends = split.ends[: last + 1]
+        lines = np.concatenate([[0], split.line_counts[:last]]).astype(np.int64) + self.lines
         there = ends > starts
         if there.any():
             yield Records(
@@ -166,7 +166,7 @@ class TextRange:
                 starts=starts[there],
                 ends=ends[there],
                 lines=lines[there],
-                unclosed=found.unclosed and last == len(found.stops) - 1,
+                unclosed=split.unclosed and last == len(split.stops) - 1,
             )
 
 
@@ -180,12 +180,12 @@ class _Split:
     unclosed: bool  # the last one is inside quotes to the end
 
 
-def _last_used(found: _Split, left: int | None) -> int | None:
+def _last_used(split: _Split, left: int | None) -> int | None:
     """Of the records that are whole, the last one in the range."""
-    if not len(found.stops) or (left is not None and left <= 0):
+    if not len(split.stops) or (left is not None and left <= 0):
         return None
-    last = len(found.stops) - 1
-    return last if left is None else min(int(np.searchsorted(found.stops, left)), last)
+    last = len(split.stops) - 1
+    return last if left is None else min(int(np.searchsorted(split.stops, left)), last)
 
 
 def _split(data: bytes, dialect: Dialect | None, *, at_end: bool) -> _Split:
@@ -218,14 +218,14 @@ def _line_ends(data: bytes, array: Bytes, *, at_end: bool) -> Lines:
         return marks
     returns = np.flatnonzero(array == _CR)
     if not at_end and returns[-1] == len(data) - 1:
-        returns = returns[:-1]  # what follows decides
+        returns = returns[:-1]  # the next byte decides
     following = array[np.minimum(returns + 1, len(data) - 1)]
     alone = returns[(following != _LF) | (returns == len(data) - 1)]
     return np.sort(np.concatenate([marks, alone])) if len(alone) else marks
 
 
 def _is_regular(array: Bytes, quotes: Lines, dialect: Dialect) -> bool:
-    """Whether every quote opens, closes or is doubled, so that an odd number means inside."""
+    """Whether every quote opens, closes or is doubled: then an odd count means inside quotes."""
     border = np.array([dialect.delimiter[0], _LF, _CR, array[quotes[0]]], np.uint8)
     opening, closing = quotes[0::2], quotes[1::2]
     opening, closing = opening[opening > 0], closing[closing < len(array) - 1]
@@ -234,7 +234,7 @@ def _is_regular(array: Bytes, quotes: Lines, dialect: Dialect) -> bool:
 
 
 def _search(data: bytes, marks: Lines, dialect: Dialect) -> tuple[npt.NDArray[np.bool_], bool]:
-    """Which line ends are outside quotes, record by record: for text that quotes irregularly."""
+    """Which line ends are outside quotes, record by record, in text with irregular quotes."""
     assert dialect.quote is not None
     record = _record_pattern(dialect.delimiter, dialect.quote)
     stops, at = [], 0
@@ -265,7 +265,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def readable(records: Records, part: int) -> tuple[Records, list[Misfit]]:
-    """The records that can be read at all, and why the others can't."""
+    """The records that can be read, and why the others can't."""
     kept = np.ones(len(records.starts), bool)
     broken = []
     if records.unclosed:
