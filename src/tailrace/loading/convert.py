@@ -55,11 +55,10 @@ class Filling:
             bad |= failed
         misfits.sort(key=lambda misfit: misfit.line)
         rows = pa.table(arrays, names=[column.name for column in self.columns])
+        lines = block.lines
         if bad.any():
-            return Fitted(
-                rows=rows.filter(pa.array(~bad)), lines=block.lines[~bad], misfits=misfits
-            )
-        return Fitted(rows=rows, lines=block.lines, misfits=misfits)
+            rows, lines = rows.filter(pa.array(~bad)), lines[~bad]
+        return Fitted(rows=rows, lines=lines, misfits=misfits)
 
     def _convert(self, given: pa.Array, column: Column) -> tuple[pa.Array, Mask]:
         if pa.types.is_string(given.type) and not pa.types.is_string(column.type):

@@ -35,12 +35,8 @@ class Rejected:
     text: str  # the row as the file has it; JSON for Parquet and for keys that are taken
 
     def __str__(self) -> str:
-        where = f"{self.file}, line {self.line}"
-        return (
-            f"{where}, column {self.column}: {self.reason}"
-            if self.column
-            else (f"{where}: {self.reason}")
-        )
+        column = f", column {self.column}" if self.column else ""
+        return f"{self.file}, line {self.line}{column}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)

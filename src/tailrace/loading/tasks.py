@@ -28,14 +28,8 @@ LINE = f"{OWN_PREFIX}line"
 
 _HELD_MISFITS = 20_000  # before they are written
 _MISFITS = pa.schema(
-    [
-        ("part", pa.int64()),
-        ("line", pa.int64()),
-        ("column", pa.string()),
-        ("value", pa.string()),
-        ("reason", pa.string()),
-        ("text", pa.string()),
-    ]
+    dict.fromkeys(("part", "line"), pa.int64())
+    | dict.fromkeys(("column", "value", "reason", "text"), pa.string())
 )
 
 

@@ -67,7 +67,6 @@ class _Read:
     starts: PartStarts
     rejected: int
     misfit_files: tuple[DataFile, ...]
-    progress: ProgressCounter
 
 
 def _read(
@@ -98,13 +97,13 @@ def _read(
     in_order = [ends[part.number] for part in parts]
     if not joined(parts, in_order):
         return None
+    progress.writing()
     names = tuple(part.file.name for part in parts)
     return _Read(
         files=tuple(files),
         starts=PartStarts(files=names, first_lines=tuple(first_lines(parts, in_order))),
         rejected=sum(result.rejected for result in results),
         misfit_files=tuple(misfit_files),
-        progress=progress,
     )
 
 
@@ -126,7 +125,6 @@ def _refuse(plan: LoadPlan, parts: Sequence[Part], results: Iterable[TaskResult]
 
 
 def _write(plan: LoadPlan, writer: FileWriter, read: _Read, temporary: list[str]) -> Outcome:
-    read.progress.writing()
     misfit_files = list(read.misfit_files)
     if plan.table.key:
         outcome, left_out = write_keyed(plan, writer, read.files, read.starts)
