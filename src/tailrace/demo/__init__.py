@@ -19,10 +19,10 @@ def run(
 ) -> int:
     """Run the demo; returns an exit status: 0 if every check was ok.
 
-    `keep` is a directory for the lake, made or gone on with; without it, the lake is temporary.
-    With `output="json"` one document is printed at the end, and messages go to standard error.
-    Wrong arguments are an InvalidError, whatever else goes wrong another TailraceError. Ctrl-C
-    ends the live part early; anywhere else it ends the process at once, with status 130.
+    `keep` is a directory for the lake, new or from an earlier run; without it, the lake is
+    temporary. With `output="json"` one document is printed at the end, and messages go to standard
+    error. Wrong arguments raise an InvalidError, other failures another TailraceError. Ctrl-C ends
+    the live part early; anywhere else it ends the process at once, with status 130.
     """
     from tailrace.demo.play import play  # the writer's process needs none of it
 

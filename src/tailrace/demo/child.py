@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tailrace.lake import Lake
 
 _SEED = 8708
-_PATIENCE = 20.0  # seconds for the commit that it is in the middle of
+_PATIENCE = 20.0  # seconds to finish a commit
 _UNDER_WAY = 1_000  # orders, and reviews, that it gets to know: enough to pick from
 
 
 def start_from(lake: Lake) -> Start:
-    """Where the writer begins, whoever has written to the shop before."""
+    """Where the writer begins, whoever wrote to the shop before."""
     from pyspark.sql import functions as F
 
     orders = lake.table(ORDERS).to_df()
@@ -49,7 +49,7 @@ def start_from(lake: Lake) -> Start:
 
 
 class Child:
-    """Started at once, so that it is ready when it is told where to begin."""
+    """Started early, so that it is ready by the time it is told where to begin."""
 
     def __init__(self, place: Path, *, rate: float) -> None:
         command = [sys.executable, "-m", "tailrace.demo.writer", str(place), str(rate)]
@@ -79,7 +79,7 @@ class Child:
             )
 
     def stop(self) -> None:
-        """Let it end what it does, and wait for that."""
+        """Let it finish what it is doing, and wait for that."""
         assert self._process.stdin is not None
         with suppress(OSError):  # it has ended already
             self._process.stdin.close()
@@ -88,7 +88,7 @@ class Child:
         self.end()
 
     def end(self) -> None:
-        """End it at once, if it has not; may be called at any time."""
+        """End it at once, unless it has ended; may be called at any time."""
         self._process.kill()
         self._process.wait()
         self._listener.join()

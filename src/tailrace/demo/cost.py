@@ -1,6 +1,6 @@
-"""What it takes to compute everything anew, measured.
+"""Measures what it takes to compute everything anew.
 
-A recompute is what one would do without views: the query in plain Spark SQL, its rows written as
+A recompute is what one does without views: the query in plain Spark SQL, its rows written as
 Parquet. It reads the shop as it was when the live part began, in few large files: that is the best
 case for it. An index is built anew from all rows that its table has now. Each runs once to warm
 up, and once to be counted.

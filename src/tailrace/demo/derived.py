@@ -20,10 +20,10 @@ class Derived:
     what: str  # the kind of query, in a word or two
     shows: str  # what it is good for
     trigger: str | Mapping[str, Any]
-    # Under what its job is registered.
+    # The table and name under which its job is registered.
     job: tuple[str, str]
     query: str = ""  # in Spark SQL, over the shop's tables and the views here; none of an index
-    is_cheap: bool = True  # whether reading its rows needs no Spark: all but those with a LIMIT
+    is_cheap: bool = True  # reading its rows needs no Spark: true of all without a LIMIT
 
     @property
     def rhythm(self) -> str:
@@ -78,7 +78,7 @@ def _index(name: str, *, source: str, **fields: Any) -> SearchIndex:
 
 
 CITIES = f"{SCHEMA}.cities"
-# A view that reads others stands behind them.
+# A view comes after those that it reads.
 VIEWS = (
     _view(
         "open_orders",

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from tailrace.propagation.history import Iteration
     from tailrace.propagation.status import JobStatus
 
-# Reading rows only to count them may take one part in so many of the time.
+# Reading rows only to count them takes at most one part in so many of the time.
 _SPARE = 20
-_MOST_COUNTED = 20_000  # rows; what has more is not counted again while it changes
+_MOST_COUNTED = 20_000  # rows; larger tables are counted only once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Refreshes:
 
 
 def rows_of(lake: Lake, derived: Derived) -> pa.Table:
-    """The rows of something derived, as far as they are small."""
+    """The rows of a view or a replica, which are few."""
     holder = lake.table if isinstance(derived, Replica) else lake.view
     return holder(derived.name).to_arrow()
 
@@ -89,7 +89,7 @@ class Watcher:
         self._count(ALL)
 
     def look(self) -> Picture:
-        """See how everything is."""
+        """Look at everything once."""
         jobs = {(job.table, job.name): job for job in self._lake.jobs.list()}
         self._read_history()
         searches = self.searcher.look()

@@ -1,4 +1,4 @@
-"""Ctrl-C: during the live part it ends that part, anywhere else the demo, and then at once.
+"""Ctrl-C: in the live part it ends that part, anywhere else it ends the demo at once.
 
 At once means that nothing is waited for. That is safe at any moment: what has not been committed
 was never there, and whoever opens the lake next goes on.
@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What has to be closed in the end."""
+    """Something to close in the end."""
 
     def close(self) -> None:
         """Wait for what runs, and leave."""
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:
-    """Do something on a thread that nobody has to wait for."""
+    """Do something on a thread that ends with the process."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -42,7 +42,7 @@ def in_background(work: Callable[[], T]) -> Future[T]:
 
 @contextmanager
 def closing(thing: C) -> Iterator[C]:
-    """Close at the end or at an error, but not when the user has lost patience."""
+    """Close at the end or at an error, but not at Ctrl-C, which waits for nothing."""
     try:
         yield thing
     except Exception:
@@ -65,7 +65,7 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def first_only_sets(event: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C set an event; the second is as everywhere else."""
+    """Let the first Ctrl-C set an event; a second one interrupts as usual."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         event.set()

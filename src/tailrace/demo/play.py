@@ -43,9 +43,9 @@ _COMMITS_PER_SECOND = 4.0
 _LOOK = 0.3  # seconds between two looks at the lake
 _PATIENCE = 300.0  # seconds for the builds, and for the last refreshes
 _SUBMIT = "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"
-# Small refreshes are Python's work: many at once would only make each take longer.
+# Small refreshes are Python's work: more at once would only slow each other down.
 _SETTINGS = Settings(workers=2)
-# What a killed demo was doing is taken over sooner than a busy cluster should.
+# Work of a killed demo is taken over sooner than would be good for a busy cluster.
 _NODE_TIMEOUT = timedelta(seconds=6)
 
 
@@ -95,7 +95,7 @@ def _place(keep: str | Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _cache(directory: Path) -> Iterator[None]:
-    """Segments of a lake that is temporary are, too, unless the user says where they go."""
+    """Cached segments of a temporary lake are temporary, too, unless the user says otherwise."""
     if "TAILRACE_CACHE" in os.environ:
         yield
         return
@@ -117,7 +117,7 @@ class _Play:
         self._searches: list[Search] = []  # of the live part
 
     def run(self, sizes: shop.Sizes, seconds: float) -> dict[str, Any]:
-        """All scenes; returns what was found out."""
+        """Play all scenes; returns the results as a document."""
         spark = in_background(self._start_spark)
         rows = self._shop(sizes, spark)
         child = Child(self._place, rate=_COMMITS_PER_SECOND)
@@ -185,7 +185,7 @@ class _Play:
                 failed = [job for job in waiting if job.state is State.ERROR]
                 if failed or time.monotonic() > deadline:
                     names = ", ".join(f"{job.table} ({job.error})" for job in failed or waiting)
-                    raise JobFailedError(f"this was not built: {names}")
+                    raise JobFailedError(f"not built: {names}")
                 tell(f"{len(derived.ALL) - len(waiting)} of {len(derived.ALL)} are built")
                 time.sleep(_LOOK)
 
@@ -219,16 +219,16 @@ class _Play:
     def _settle(self, child: Child) -> None:
         self._screen.phase("Is it right?", texts.CHECKED)
         child.stop()
-        with self._screen.working("The last refreshes", "All is fresh"):
+        with self._screen.working("The last refreshes", "Everything is fresh"):
             self._lake.run_until_fresh(timeout=_PATIENCE)
 
     def _results(self, child: Child, since: datetime) -> list[Result]:
         screen, lake = self._screen, self._lake
-        with screen.working("All is computed anew and compared", "All is checked"):
+        with screen.working("Everything is recomputed and compared", "Everything is checked"):
             checks = check_all(lake, self._searches)
         screen.show(tables.checks(checks))
         screen.phase("What it took", texts.TOOK)
-        with screen.working("Each is computed anew, twice", "Each is measured"):
+        with screen.working("Each is recomputed, twice", "Each is measured"):
             once = recompute_seconds(lake, at=self._live_from)
         results = [
             Result(

@@ -1,8 +1,7 @@
-"""Keeps what Spark and its workers print away from the screen.
+"""Keeps what Spark and its workers print off the screen.
 
-They write to file descriptor 2 itself, so that is where it is turned aside: into a file without a
-name, whose contents are kept when something goes wrong. Python's own `sys.stderr` goes there, too,
-while this lasts.
+They write to file descriptor 2 itself, so it is redirected there: into a file without a name, whose
+contents are kept if something goes wrong. Python's own `sys.stderr` goes there meanwhile, too.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _STDERR = 2
 
 @contextmanager
 def stderr_aside() -> Iterator[IO[str]]:
-    """Turn standard error aside; gives the real one, for messages."""
+    """Redirect standard error; yields the real one, for messages."""
     sys.stderr.flush()
     with (
         tempfile.TemporaryFile() as aside,

@@ -1,4 +1,4 @@
-"""What the demo found out, for people and for programs."""
+"""The results of the demo, for people and for programs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 from tailrace.demo import words
 
 DIMENSION = 32
-# How much of a product's likeness each part of it is.
+# How much each part of a product adds to its likeness.
 _THING, _MATERIAL, _CATEGORY = 1.0, 0.8, 0.6
 
 
@@ -31,7 +31,7 @@ def review(random: Random, product: str) -> tuple[int, str]:
 
 
 def vector(name: str, category: str) -> list[float]:
-    """What a product is like, as a model would say it: near are those that have much in common."""
+    """An embedding of a product: those that have much in common are near."""
     material, _, rest = name.partition(" ")
     thing = rest.rstrip("0123456789 ")
     mixed = (

@@ -1,7 +1,7 @@
-"""Searches the shop's indexes while they change, and looks at every row to see what is right.
+"""Searches the shop's indexes while they change, and checks the hits against every row.
 
-Always true: what a search found is remembered with the snapshot that it is as of, so that it can
-be compared with the table at that snapshot, however much later.
+Always true: hits are remembered with the snapshot that they are as of, so that they can be compared
+with the table at that snapshot at any later time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _MOST = 100_000  # rows of a search for all of them
 _NEAREST = 10
-_NEAR = 1e-4  # two vectors as near to a third as that are equally near
-# What the demo looks for that is like something: a name, and its category.
+_NEAR = 1e-4  # vectors whose nearness differs by less are equally near
+# What the demo looks for products like: a name, and its category.
 LIKE = (("Oak bench", "garden"), ("Ceramic mug", "kitchen"), ("Leather pouch", "travel"))
 # How many rows are asked for: of a word, all that have it.
 LIMITS = {index: _MOST if index is REVIEW_TEXT else _NEAREST for index in INDEXES}

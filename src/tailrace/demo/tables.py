@@ -35,7 +35,7 @@ def _table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def derived() -> Table:
-    """What there is to follow the shop."""
+    """What follows the shop."""
     table = _table("name", "what it is", "refreshed", "what it shows")
     for one in ALL:
         table.add_row(Text(one.name, "bold"), one.what, one.rhythm, Text(one.shows, "dim"))
@@ -48,7 +48,7 @@ def derived() -> Table:
 def live(
     picture: Picture, passed: float, seconds: float, size: ConsoleDimensions
 ) -> RenderableType:
-    """The picture of a moment."""
+    """The whole demo at one moment."""
     parts: list[RenderableType] = [_freshness(picture, is_wide=size.width >= _WIDE)]
     if size.height >= _HIGH:
         parts += [Text(), _happening(picture, size.width), Text()]
@@ -110,7 +110,7 @@ def _happening(picture: Picture, width: int) -> Table:
 
 
 def _found(search: Search, width: int) -> Text:
-    """What a search has found, in a line: what fits best, and how many there are."""
+    """What a search has found, in a line: the best hits, and how many there are."""
     is_text = search.index.using == "fulltext"
     asked = search.asked.strip('"') if is_text else f"like {search.asked}"
     count = f"{len(search.keys):,} found" if is_text else f"of {search.rows:,}"
@@ -166,10 +166,8 @@ def _count(number: int, what: str, ending: str = "s") -> str:
 
 
 def checks(done: Sequence[Check]) -> Table:
-    """What came of the checks."""
-    table = _table(
-        "name", "rows", "at snapshot", "equal to what is computed anew?", right=("rows",)
-    )
+    """The results of the checks."""
+    table = _table("name", "rows", "at snapshot", "equal to a recompute?", right=("rows",))
     for check in done:
         right = "ok" if not check.searches else f"ok, {_count(check.searches, 'search', 'es')}"
         answer = Text(right, "bold green") if check.ok else Text(check.details, "bold red")

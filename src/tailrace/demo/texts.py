@@ -12,27 +12,24 @@ SHOP = (
 )
 SHOP_THERE = (
     "Five tables with primary keys: Parquet files in a directory, and a catalog in SQLite beside "
-    "them. They are there already, as the last commit left them, and go on."
+    "them. They are as the last commit left them, and the demo goes on from there."
 )
 DERIVED = (
-    "Materialized views of several kinds, a replica, and an index of the words in reviews and one "
-    "of vectors. Each is a job that follows its tables; the first build of views runs on Spark."
+    "Materialized views of several kinds, a replica, a full-text index and a vector index. Each is "
+    "a job that follows its tables; the first build of a view runs on Spark."
 )
 LIVE = (
     "Another process sells, ships, changes prices and writes reviews. What is derived follows by "
     "itself: each refresh reads what has changed, and commits its rows together with the snapshot "
-    "that they reflect, the watermark. The indexes are searched all the while, as of the newest "
-    "commit. Ctrl-C goes on to the checks."
+    "that they reflect, the watermark. Meanwhile the indexes are searched, as of the newest "
+    "commit. Ctrl-C skips to the checks."
 )
 CHECKED = (
-    "The writer stops. Each derived table is compared, row by row, with what Spark computes anew "
-    "from the shop's tables at the same snapshot. What the indexes find, now and in some of the "
-    "searches that were made meanwhile, is compared with a look at every row of their table, as it "
-    "was at the snapshot of the search."
+    "The writer stops. Each derived table is compared, row by row, with a recompute by Spark from "
+    "the shop's tables at the same snapshot. What the indexes find, now and in some of the earlier "
+    "searches, is compared with a look at every row of their table at the snapshot of the search."
 )
-TOOK = (
-    "The refreshes, and beside them the same queries run anew each time, as one does without views."
-)
+TOOK = "The refreshes, and what it takes to run the same queries anew each time, as without views."
 HOW_MEASURED = (
     "took: all refreshes as they were recorded, beside the writer and each other. one recompute: "
     "the query in plain Spark SQL over the tables as the live part found them, written as "
@@ -65,12 +62,12 @@ def commands(place: Path | None) -> list[str]:
 
 
 def searched(searches: Sized, seconds: float | None) -> str:
-    """How the searches of the live part went."""
+    """What to say of the searches in the live part."""
     if seconds is None:
         return "Nothing was searched for in the live part."
     return (
         f"{len(searches)} searches in the live part, each as of the newest commit: what the index "
-        f"had not got yet was read from the table. The median took {1000 * seconds:.0f} ms."
+        f"did not have yet was read from the table. The median took {1000 * seconds:.0f} ms."
     )
 
 
