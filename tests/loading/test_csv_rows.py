@@ -14,9 +14,13 @@ from tests.support.loading import a_file
 DIALECT = Dialect(delimiter=b",", quote=b'"')
 
 
-def read(data: bytes, dialect: Dialect = DIALECT, *, header: bool = False) -> Block:
+def blocks(data: bytes, dialect: Dialect = DIALECT, *, header: bool = False) -> list[Block]:
     text = TextRange(pa.BufferReader(data), name="a.csv", dialect=dialect)
-    (block,) = read_csv(text, dialect, width=2, part=0, skip_header=header)
+    return list(read_csv(text, dialect, width=2, part=0, skip_header=header))
+
+
+def read(data: bytes, dialect: Dialect = DIALECT, *, header: bool = False) -> Block:
+    (block,) = blocks(data, dialect, header=header)
     return block
 
 
@@ -73,9 +77,11 @@ def test_a_broken_record_is_named_and_the_others_are_read(data: bytes, reason: s
 
 
 def test_a_quote_that_is_never_closed_is_a_broken_record() -> None:
-    block = read(b'1,2\n3,"4\n5,6\n')
-    assert values(block) == [["1", "2"]]
-    assert block.broken[0].reason == "a quote is opened and never closed"
+    whole, rest = blocks(b'1,2\n3,"4\n5,6\n')
+    assert values(whole) == [["1", "2"]]
+    assert values(rest) == []
+    (broken,) = rest.broken
+    assert (broken.line, broken.reason) == (1, "a quote is opened and never closed")
 
 
 def test_the_header_is_left_out() -> None:
