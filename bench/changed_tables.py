@@ -15,11 +15,12 @@ import tailrace
 from bench import report, timing
 from bench.bench import Bench
 from bench.report import Row
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.store import tables as t
 
 TABLES, CREATED, CHANGED, ROUNDS = 100_000, 1_000, 10, 30
 # The catalog's tables that have rows for each table of the lake.
-COPIED = (t.table, t.own_table, t.table_stats, t.column, t.own_column, t.schema_versions)
+COPIED = (dl.table, t.own_table, dl.table_stats, dl.column, t.own_column, dl.schema_versions)
 
 
 def measure(bench: Bench) -> Iterator[Row]:
@@ -62,17 +63,17 @@ def copy_tables(lake: tailrace.Lake, start: int, end: int) -> None:
     """More tables, numbered from start to end, like the first."""
     with lake._runtime.database.lock() as connection:
         first = connection.execute(
-            sa.select(t.table.c.table_id).where(t.table.c.table_name == "t0")
+            sa.select(dl.table.c.table_id).where(dl.table.c.table_name == "t0")
         ).scalar_one()
-        next_id = connection.execute(sa.select(sa.func.max(t.snapshot.c.next_catalog_id))).scalar()
+        next_id = connection.execute(sa.select(sa.func.max(dl.snapshot.c.next_catalog_id))).scalar()
         for table in COPIED:
             found = connection.execute(sa.select(table).where(table.c.table_id == first)).mappings()
             for row in found.all():
                 copies = [_named(dict(row), next_id, n - start, n) for n in range(start, end)]
                 connection.execute(sa.insert(table), copies)
         connection.execute(
-            sa.update(t.snapshot)
-            .where(t.snapshot.c.snapshot_id == lake.snapshot)
+            sa.update(dl.snapshot)
+            .where(dl.snapshot.c.snapshot_id == lake.snapshot)
             .values(next_catalog_id=next_id + end - start)
         )
 

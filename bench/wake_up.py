@@ -20,10 +20,11 @@ from bench import report, timing
 from bench.bench import Bench
 from bench.changed_tables import copy_tables, create_tables
 from bench.report import Row
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
 from tailrace.propagation.node import Node
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete
+from tailrace.store import tables as st
 from tests.support import children
 
 JOBS, TABLES, CHANGED, ROUNDS = 100_000, 10_000, 100, 20
@@ -94,7 +95,7 @@ def _register(lake: tailrace.Lake, tables: int, jobs: int) -> None:
     spec = json.dumps(complete({"consumer": {"kind": "bench"}}))
     snapshot, now = lake.snapshot, lake._runtime.clock.now()
     with lake._runtime.database.lock() as connection:
-        ids = connection.execute(sa.select(t.own_table.c.table_id)).scalars().all()[:tables]
+        ids = connection.execute(sa.select(st.own_table.c.table_id)).scalars().all()[:tables]
         rows = [
             {
                 "job_id": number,

@@ -147,7 +147,7 @@ def test_every_folder_is_a_known_layer() -> None:
         ("store/commit.py", "from ..lake import Lake", "store imports lake"),
         ("store/commit.py", "from .. import lake", "store imports lake"),
         ("store/deep/er.py", "from ...views import View", "store imports views"),
-        ("catalog/tables.py", "from tailrace.objects import Objects", "catalog imports objects"),
+        ("catalog/database.py", "from tailrace.objects import Objects", "catalog imports objects"),
         ("objects/paths.py", "from tailrace.catalog import Catalog", "objects imports catalog"),
         ("views/plan.py", "import tailrace.indexes", "views imports indexes"),
         ("errors.py", "from tailrace.catalog import Catalog", "errors imports catalog"),
@@ -176,7 +176,7 @@ def test_an_import_that_points_up_is_found(
 @pytest.mark.parametrize(
     ("path", "statement"),
     [
-        ("store/commit.py", "from tailrace.catalog.tables import snapshot"),
+        ("store/commit.py", "from tailrace.catalog.ducklake import snapshot"),
         ("store/commit.py", "from tailrace import catalog, errors"),
         ("store/commit.py", "from tailrace.store.schema import Schema"),
         ("store/commit.py", "from .schema import Schema"),

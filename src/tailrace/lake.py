@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tailrace.address import is_directory
 from tailrace.arguments import Count, Name, Port, Seconds, SnapshotId, TableName, checked, show
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.catalog.clock import DatabaseClock
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
@@ -24,20 +24,24 @@ from tailrace.closing import Closing
 from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
+from tailrace.indexes import tables as index_tables
+from tailrace.indexes.layer import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, absolute, normalize_data_path
 from tailrace.propagation import purging
+from tailrace.propagation import tables as propagation_tables
 from tailrace.propagation.consumer import register_module
-from tailrace.propagation.dropping import fail_followers
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.job import Job
 from tailrace.propagation.jobs import Jobs, seconds
+from tailrace.propagation.layer import JobLayer
 from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
 from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
 from tailrace.store import lookup, outcome
+from tailrace.store import tables as store_tables
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.purge import Purge, purges
@@ -61,6 +65,8 @@ if TYPE_CHECKING:
     from tailrace.views.views import Views
 
 CATALOG_FILE = "catalog.sqlite"
+# What the layers keep in the catalog, from low to high.
+CATALOG_PARTS = (store_tables.PART, propagation_tables.PART, index_tables.PART)
 
 log = get_logger("tailrace.lake")
 
@@ -121,7 +127,12 @@ def connect(
     clock = clock or (SystemClock() if database.is_sqlite else DatabaseClock(database))
     try:
         stored = open_catalog(
-            database, data_path=place, beside=beside, now=clock.now(), creator=creator
+            database,
+            CATALOG_PARTS,
+            data_path=place,
+            beside=beside,
+            now=clock.now(),
+            creator=creator,
         )
         with database.read() as connection:
             database.commit_timeout = configuration.read(connection).commit_timeout
@@ -140,7 +151,7 @@ def connect(
         spark=SparkProvider(spark),
         step=on_step or (lambda _: None),
         tenant=tenant,
-        on_drop=lambda connection, dropped: fail_followers(connection, dropped, clock.now()),
+        layers=(JobLayer(), IndexLayer()),
     )
     return Lake(runtime)
 
@@ -183,9 +194,11 @@ class Lake(Closing):
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first."""
         query = (
-            sa.select(t.snapshot, t.snapshot_changes.c.changes_made)
-            .join(t.snapshot_changes, t.snapshot_changes.c.snapshot_id == t.snapshot.c.snapshot_id)
-            .order_by(t.snapshot.c.snapshot_id)
+            sa.select(dl.snapshot, dl.snapshot_changes.c.changes_made)
+            .join(
+                dl.snapshot_changes, dl.snapshot_changes.c.snapshot_id == dl.snapshot.c.snapshot_id
+            )
+            .order_by(dl.snapshot.c.snapshot_id)
         )
         tenant = self._runtime.tenant
         with self._runtime.database.read() as connection:

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,20 +34,20 @@ def test_whatever_the_catalog_raises_is_translated(lake_args: LakeArgs) -> None:
 
             return run
 
-        names = sa.select(t.schema.c.schema_name)
-        numbers = sa.select(t.snapshot.c.snapshot_id)
-        twice = sa.insert(t.snapshot).values(snapshot_id=0, snapshot_time=lake.snapshots()[0].time)
+        names = sa.select(dl.schema.c.schema_name)
+        numbers = sa.select(dl.snapshot.c.snapshot_id)
+        twice = sa.insert(dl.snapshot).values(snapshot_id=0, snapshot_time=lake.snapshots()[0].time)
         cases: list[tuple[Callable[[], object], type[Exception]]] = [
-            (read(names.where(t.schema.c.schema_name == "\ud800")), tailrace.InvalidError),
-            (read(names.where(t.schema.c.schema_name == object())), tailrace.InvalidError),
-            (read(numbers.where(t.snapshot.c.snapshot_id == 2**63)), tailrace.InvalidError),
+            (read(names.where(dl.schema.c.schema_name == "\ud800")), tailrace.InvalidError),
+            (read(names.where(dl.schema.c.schema_name == object())), tailrace.InvalidError),
+            (read(numbers.where(dl.snapshot.c.snapshot_id == 2**63)), tailrace.InvalidError),
             (read(sa.text("SELECT * FROM no_such_table")), tailrace.CorruptError),
             (write(twice), tailrace.ConflictError),
         ]
         if not database.is_sqlite:  # SQLite takes both
             cases += [
-                (read(names.where(t.schema.c.schema_name == "a\0b")), tailrace.InvalidError),
-                (read(numbers.where(t.snapshot.c.snapshot_id == "x")), tailrace.InvalidError),
+                (read(names.where(dl.schema.c.schema_name == "a\0b")), tailrace.InvalidError),
+                (read(numbers.where(dl.snapshot.c.snapshot_id == "x")), tailrace.InvalidError),
             ]
             cases[2] = (read(sa.text("SELECT CAST('1e30' AS bigint)")), tailrace.InvalidError)
         for call, expected in cases:

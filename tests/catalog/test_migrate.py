@@ -11,7 +11,9 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import system_views
-from tailrace.catalog import tables as t
+from tailrace.catalog.metadata import own_metadata
+from tailrace.lake import CATALOG_PARTS
+from tailrace.propagation import tables as t
 from tailrace.sql import system
 from tests.support import duck
 from tests.support.lakes import LakeArgs
@@ -54,37 +56,24 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
         sqlite_lake_args.connect()
 
 
-def take_back_faults(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE tailrace_node DROP COLUMN fault")
-
-
-# What each version has added, newest first.
-ADDED = {
-    9: take_back_faults,
-    8: t.outcomes.drop_all,
-    6: t.indexes.drop_all,
-    4: t.upkeep.drop_all,
-    3: t.views.drop_all,
-    2: t.propagation.drop_all,
-}
-
-
 def make_older(lake: tailrace.Lake, version: int) -> None:
     """Take away what a version had not."""
     with lake._runtime.database.lock() as connection:
-        system_views.drop_all(connection)
+        system_views.drop_all(connection, CATALOG_PARTS)
         if version >= 5:
             connection.exec_driver_sql(f"CREATE VIEW {system_views.PREFIX}freshness AS SELECT 1")
-        for number, drop in ADDED.items():
-            if number > version:
-                drop(connection)
-        key = t.own_metadata.c.key
+        if version < 9:
+            connection.exec_driver_sql("ALTER TABLE tailrace_node DROP COLUMN fault")
+        for part in CATALOG_PARTS:
+            newer = [table for table in part.tables.sorted_tables if table.info["since"] > version]
+            part.tables.drop_all(connection, tables=newer)
+        key = own_metadata.c.key
         if 2 <= version < 6:
             connection.execute(sa.delete(t.counter).where(t.counter.c.name == "segment"))
         if version < 2:
-            connection.execute(sa.delete(t.own_metadata).where(key == "lake_id"))
+            connection.execute(sa.delete(own_metadata).where(key == "lake_id"))
         connection.execute(
-            sa.update(t.own_metadata).where(key == "version").values(value=str(version))
+            sa.update(own_metadata).where(key == "version").values(value=str(version))
         )
 
 

@@ -15,7 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.store import tables as t
 from tests.support import children, duck, victim
 from tests.support.clock import MovableClock
 from tests.support.lakes import CATALOGS, LakeArgs
@@ -133,14 +134,14 @@ def referenced(lake: tailrace.Lake) -> set[str]:
     """Every object that the catalog names, now or for an older snapshot."""
     found: set[str] = set()
     with lake._runtime.database.read() as connection:
-        for files in (t.data_file, t.delete_file):
+        for files in (dl.data_file, dl.delete_file):
             query = (
-                sa.select(t.schema.c.path + t.table.c.path + files.c.path)
-                .join(t.table, t.table.c.table_id == files.c.table_id)
-                .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
+                sa.select(dl.schema.c.path + dl.table.c.path + files.c.path)
+                .join(dl.table, dl.table.c.table_id == files.c.table_id)
+                .join(dl.schema, dl.schema.c.schema_id == dl.table.c.schema_id)
             )
             found.update(connection.execute(query).scalars())
-        found.update(connection.execute(sa.select(t.scheduled_for_deletion.c.path)).scalars())
+        found.update(connection.execute(sa.select(dl.scheduled_for_deletion.c.path)).scalars())
     return found
 
 

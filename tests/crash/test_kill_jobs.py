@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
 from tests.support import children, counted, servers
 from tests.support.lakes import CATALOGS
 from tests.support.process import wait_until

@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.store import tables as t
 from tests.support import children, duck, victim
 from tests.support.lakes import configure
 from tests.support.rows import bag, column
@@ -62,7 +63,7 @@ def test_a_purge_that_was_killed_is_finished_by_the_next(
         assert sum(one.files for one in done) == 6  # data and delete files
         assert bag(lake.table("a").to_arrow()) == before
         with lake._runtime.database.read() as connection:
-            for table in (t.task, t.scheduled_for_deletion):
+            for table in (t.task, dl.scheduled_for_deletion):
                 assert connection.execute(sa.select(table)).all() == []
         assert len(list(lake._runtime.storage.list())) == 2  # a data file and its deletes
         assert not lake.purge().did_something

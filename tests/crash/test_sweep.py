@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.store import tables as t
 from tests.support.clock import MovableClock
 from tests.support.lakes import configure
 from tests.support.process import wait_until

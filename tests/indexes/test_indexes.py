@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.indexes import tables as t
 from tailrace.indexes.table_rows import is_deterministic
 from tests.indexes.model import keys, scores, scores_of
 from tests.support.lakes import configure

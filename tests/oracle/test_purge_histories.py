@@ -15,8 +15,9 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.store import changes
+from tailrace.store import tables as t
 from tailrace.store.table import Table
 from tests.oracle import values
 from tests.oracle.history import History
@@ -87,19 +88,19 @@ def tables_at(history: History, name: str) -> list[int]:
 def check_nothing_is_left(lake: tailrace.Lake, oldest: int) -> None:
     """No row in the catalog is of the past, and no object is there that no row names."""
     with lake._runtime.database.read() as connection:
-        for table in t.metadata.tables.values():
-            if "end_snapshot" in table.c and table is not t.column:
+        for table in dl.metadata.tables.values():
+            if "end_snapshot" in table.c and table is not dl.column:
                 query = sa.select(sa.func.count()).where(table.c.end_snapshot <= oldest)
                 assert connection.execute(query).scalar_one() == 0, table.name
-        ids = set(connection.execute(sa.select(t.table.c.table_id)).scalars())
-        for owner in (t.own_table, t.own_column, t.column, t.table_stats, t.schema_versions):
+        ids = set(connection.execute(sa.select(dl.table.c.table_id)).scalars())
+        for owner in (t.own_table, t.own_column, dl.column, dl.table_stats, dl.schema_versions):
             assert set(connection.execute(sa.select(owner.c.table_id)).scalars()) <= ids
-        files = set(connection.execute(sa.select(t.data_file.c.data_file_id)).scalars())
-        for owner in (t.own_file, t.file_column_stats):
+        files = set(connection.execute(sa.select(dl.data_file.c.data_file_id)).scalars())
+        for owner in (t.own_file, dl.file_column_stats):
             assert set(connection.execute(sa.select(owner.c.data_file_id)).scalars()) <= files
         named = {
             path
-            for table in (t.data_file, t.delete_file)
+            for table in (dl.data_file, dl.delete_file)
             for path in connection.execute(sa.select(table.c.path)).scalars()
         }
     assert {path.rpartition("/")[2] for path in lake._runtime.storage.list()} == named

@@ -19,18 +19,21 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.configuration import Configuration
 from tailrace.propagation import claims, joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.claims import FencedError
 from tailrace.propagation.housekeeping import Housekeeping
 from tailrace.propagation.job import Claim, JobError, NewJob, State, Work
+from tailrace.propagation.layer import JobLayer
 from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete, updated
 from tailrace.propagation.status import STOPPED
 from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
+from tailrace.store import tables as st
 from tailrace.store.purge import purge
 from tailrace.store.runtime import Runtime
 
@@ -107,6 +110,18 @@ class ModelJob:
     lost: bool = False  # what it has to read next was purged while it was stopped
 
 
+class SimLayer(JobLayer):
+    """What the purge asks of the jobs, with the nodes that live in the simulation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def job_needs(self, runtime: Runtime) -> JobNeeds:
+        needs = JobNeeds(runtime)
+        needs._live = lambda _: self._world.live()  # type: ignore[method-assign]
+        return needs
+
+
 class World:
     """One history."""
 
@@ -136,6 +151,7 @@ class World:
             clock=self.clock,
             spark=None,  # type: ignore[arg-type]
             step=lambda _: None,
+            layers=(SimLayer(self),),
         )
         self.tables = [1, 2, 3][: self.random.randint(1, 3)]
         self.changes: dict[int, list[int]] = {table: [] for table in self.tables}
@@ -152,12 +168,12 @@ class World:
 
     def _clear(self) -> None:
         with self.database.write() as connection:
-            of_jobs = (t.job, t.job_source, t.job_upstream, t.job_output)
-            for table in (*of_jobs, t.own_table, t.data_file, t.table, t.snapshot):
+            of_jobs = (t.job, t.job_source, t.job_upstream, st.output)
+            for table in (*of_jobs, st.own_table, dl.data_file, dl.table, dl.snapshot):
                 connection.execute(sa.delete(table))
             self._insert_snapshot(connection, 0)
             there = [{"table_id": table, "begin_snapshot": 0} for table in self.tables]
-            connection.execute(sa.insert(t.table), there)
+            connection.execute(sa.insert(dl.table), there)
             rows = [
                 {
                     "table_id": table,
@@ -167,7 +183,7 @@ class World:
                 }
                 for table in self.tables
             ]
-            connection.execute(sa.insert(t.own_table), rows)
+            connection.execute(sa.insert(st.own_table), rows)
 
     def note(self, text: str) -> None:
         self.log.append(f"{(self.clock.time - START).total_seconds():7.1f} {text}")
@@ -182,12 +198,12 @@ class World:
             for table in touched:
                 self.changes[table].append(self.snapshot)
                 connection.execute(
-                    sa.update(t.own_table)
-                    .where(t.own_table.c.table_id == table)
+                    sa.update(st.own_table)
+                    .where(st.own_table.c.table_id == table)
                     .values(last_change_snapshot=self.snapshot)
                 )
                 connection.execute(
-                    sa.insert(t.data_file).values(
+                    sa.insert(dl.data_file).values(
                         data_file_id=self.snapshot * 10 + table,
                         table_id=table,
                         begin_snapshot=self.snapshot,
@@ -198,7 +214,7 @@ class World:
 
     def _insert_snapshot(self, connection: sa.Connection, number: int) -> None:
         connection.execute(
-            sa.insert(t.snapshot).values(
+            sa.insert(dl.snapshot).values(
                 snapshot_id=number,
                 snapshot_time=self.clock.now(),
                 schema_version=0,
@@ -211,10 +227,8 @@ class World:
         """Only a job that is stopped, by itself or upstream, and that nobody runs, may
         lose what it has to read.
         """
-        needs = JobNeeds(self.runtime)
-        needs._live = lambda _: self.live()  # type: ignore[method-assign]
         before = self.oldest
-        self.oldest = purge(self.runtime, needs).horizon
+        self.oldest = purge(self.runtime).horizon
         assert before <= self.oldest <= self.snapshot
         self.counts["purges"] += self.oldest > before
         with self.database.read() as connection:

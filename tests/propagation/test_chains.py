@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
 from tailrace.propagation import joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.versions import version_at
 from tests.support import chains
 from tests.support.chains import FAILS, GATES, RUNS, STARTED, base, check, labels, layer, row_at

@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.propagation import tables as t
 from tailrace.propagation.execution import Execution
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Member, Work
@@ -168,7 +169,7 @@ def test_a_job_is_rebuilt_when_its_history_is_gone(sqlite_lake: tailrace.Lake) -
     table.append([{"id": 10, "v": "x"}])
     with lake._runtime.database.lock() as connection:  # as if old snapshots had been expired
         stored = connection.execute(sa.select(t.job.c.watermark)).scalar_one()
-        connection.execute(sa.delete(t.snapshot).where(t.snapshot.c.snapshot_id <= stored))
+        connection.execute(sa.delete(dl.snapshot).where(dl.snapshot.c.snapshot_id <= stored))
     lake.run_until_fresh()
     assert same(lake, "orders", "orders_copy")
     rebuilt, first = lake.jobs.history("orders", "copy")

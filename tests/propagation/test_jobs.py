@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
 from tailrace.propagation import consumer
+from tailrace.propagation import tables as t
 from tailrace.propagation.node import Node
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
 from tailrace.propagation.runner import Runner
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
 from tailrace.propagation.versions import version_at
 from tests.support import chains
 from tests.support.chains import GATES, STARTED, base, labels, layer, row_at

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.propagation import joblog
 from tailrace.propagation.job import NewJob
 from tailrace.propagation.spec import complete
@@ -211,8 +211,8 @@ def test_first_runs_and_what_is_much_to_read_are_backlogs(stage: Stage) -> None:
             stage.commit()
         with stage.database.write() as connection:
             connection.execute(
-                sa.update(t.data_file)
-                .where(t.data_file.c.begin_snapshot == stage.snapshot)
+                sa.update(dl.data_file)
+                .where(dl.data_file.c.begin_snapshot == stage.snapshot)
                 .values(record_count=few + 1)
             )
         works = one.runner.look()

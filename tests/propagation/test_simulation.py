@@ -18,6 +18,7 @@ import pytest
 
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
+from tailrace.lake import CATALOG_PARTS
 from tests.propagation.simulation import START, World
 from tests.support import children, counted
 
@@ -34,7 +35,9 @@ def catalog() -> Iterator[Database]:
     directory = Path(tempfile.mkdtemp())
     made = Database(directory / "catalog.sqlite", lock_timeout=timedelta(seconds=10))
     try:
-        open_catalog(made, data_path=None, beside=str(directory), now=START, creator="test")
+        open_catalog(
+            made, CATALOG_PARTS, data_path=None, beside=str(directory), now=START, creator="test"
+        )
         yield made
     finally:
         made.close()

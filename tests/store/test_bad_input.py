@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.store import tables as t
 from tests.support.lakes import LakeArgs
 from tests.support.rows import bag
 

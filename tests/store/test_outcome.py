@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.store import tables as t
 from tests.support import children, victim
 from tests.support.lakes import LakeArgs
 from tests.support.process import wait_until

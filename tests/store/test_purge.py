@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.propagation import purging
 from tailrace.store import lookup
+from tailrace.store import tables as t
 from tests.support import duck
 from tests.support.clock import MovableClock
 from tests.support.rows import column
@@ -121,8 +122,8 @@ def test_the_sweep_deletes_what_was_purged_too_after_its_time(
 def test_of_a_dropped_table_and_schema_nothing_is_left(
     lake: tailrace.Lake, clock: MovableClock
 ) -> None:
-    tables = [t.table, t.column, t.own_table, t.own_column, t.table_stats, t.schema, t.tag]
-    tables += [t.data_file, t.delete_file, t.own_file, t.file_column_stats, t.schema_versions]
+    tables = [dl.table, dl.column, t.own_table, t.own_column, dl.table_stats, dl.schema, dl.tag]
+    tables += [dl.data_file, dl.delete_file, t.own_file, dl.file_column_stats, dl.schema_versions]
     before = {table.name: count(lake, table) for table in tables}
     lake.create_schema("s")
     gone = lake.create_table("s.gone", {**COLUMNS, "n": "struct<a: int>"}, primary_key="id")
@@ -146,9 +147,9 @@ def test_ids_and_names_of_columns_that_were_dropped_long_ago_are_not_given_again
     table.rename_column("w", "x")
     table.drop_column("x")
     clock.advance(RETENTION + MOMENT)
-    before = count(lake, t.column)
+    before = count(lake, dl.column)
     lake.purge()
-    assert count(lake, t.column) == before - 2  # two of the four that there were
+    assert count(lake, dl.column) == before - 2  # two of the four that there were
     table.add_column("v", "string")
     table.upsert([{"id": 1, "v": "new"}])
     expected = [(1, "new"), *((n, None) for n in range(2, 6))]

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.store import tables as t
 from tests.support import duck
 from tests.support.rows import bag, column
 

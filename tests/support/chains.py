@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.propagation.versions import version_at
 from tests.support import servers

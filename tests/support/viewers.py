@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
+from tailrace.store import tables as st
 from tests.support import duck
 from tests.support.rows import bag
 
@@ -69,8 +70,8 @@ def check_versions(args: LakeArgs, lake: tailrace.Lake) -> int:
         names = {
             row.table_id: row.home.removeprefix("main.")
             for row in connection.execute(
-                sa.select(t.job_output.c.table_id, t.job.c.home).join(
-                    t.job, t.job.c.job_id == t.job_output.c.job_id
+                sa.select(st.output.c.table_id, t.job.c.home).join(
+                    t.job, t.job.c.job_id == st.output.c.owner
                 )
             )
         }

@@ -98,7 +98,7 @@ def test_verify_tells_what_differs(lake: tailrace.Lake) -> None:
         txn.act_for(view._job().id)
         txn.table(stored).delete("customer = 'a'")
     with lake.transaction() as txn:
-        from tailrace.catalog import tables as t
+        from tailrace.propagation import tables as t
 
         info = txn.info(stored)
         txn.in_commit(

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog.metadata import own_metadata
 from tailrace.configuration import Configuration
 
 _PREFIX = "configuration."
-_KEY, _VALUE = t.own_metadata.c.key, t.own_metadata.c.value
+_KEY, _VALUE = own_metadata.c.key, own_metadata.c.value
 _ALL = sa.select(_KEY, _VALUE).where(_KEY.startswith(_PREFIX))
 
 
@@ -26,7 +26,7 @@ def read(connection: sa.Connection) -> Configuration:
 
 def write(connection: sa.Connection, configuration: Configuration) -> None:
     """Store what differs from the defaults."""
-    connection.execute(sa.delete(t.own_metadata).where(_KEY.startswith(_PREFIX)))
+    connection.execute(sa.delete(own_metadata).where(_KEY.startswith(_PREFIX)))
     default = Configuration()
     rows = [
         {"key": f"{_PREFIX}{field.name}", "value": str(value.total_seconds())}
@@ -34,4 +34,4 @@ def write(connection: sa.Connection, configuration: Configuration) -> None:
         if (value := getattr(configuration, field.name)) != getattr(default, field.name)
     ]
     if rows:
-        connection.execute(sa.insert(t.own_metadata), rows)
+        connection.execute(sa.insert(own_metadata), rows)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import NewIndex, define
@@ -26,6 +25,7 @@ from tailrace.indexes.table_rows import read_rows
 from tailrace.indexes.text.kind import FullText
 from tailrace.indexes.vectors.kind import Vector
 from tailrace.propagation import joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.jobs import home_of
 from tailrace.store.schema import fold
 

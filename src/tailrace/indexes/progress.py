@@ -6,30 +6,34 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Int
+from tailrace.indexes import tables as t
+from tailrace.propagation import tables as pt
 from tailrace.propagation.freshness import is_fresh
+from tailrace.store import tables as st
 from tailrace.store.runtime import Runtime
 
 _PROGRESS = (
     sa.select(
-        t.job.c.watermark,
-        t.job.c.dropped_at,
-        t.own_table.c.last_change_snapshot.label("changed"),
-        t.own_table.c.last_alter_snapshot.label("altered"),
-        sa.select(sa.func.min(t.snapshot.c.snapshot_id)).scalar_subquery().label("oldest"),
-        sa.select(sa.func.max(t.snapshot.c.snapshot_id)).scalar_subquery().label("newest"),
+        pt.job.c.watermark,
+        pt.job.c.dropped_at,
+        st.own_table.c.last_change_snapshot.label("changed"),
+        st.own_table.c.last_alter_snapshot.label("altered"),
+        sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery().label("oldest"),
+        sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery().label("newest"),
         sa.select(sa.func.max(t.segment.c.segment_id))
-        .where(t.segment.c.job_id == t.job.c.job_id)
+        .where(t.segment.c.job_id == pt.job.c.job_id)
         .scalar_subquery()
         .label("segment"),
         sa.select(sa.func.sum(t.centroids.c.probes))
-        .where(t.centroids.c.job_id == t.job.c.job_id)
+        .where(t.centroids.c.job_id == pt.job.c.job_id)
         .scalar_subquery()
         .label("probes"),
     )
-    .join(t.job_source, t.job_source.c.job_id == t.job.c.job_id)
-    .join(t.own_table, t.own_table.c.table_id == t.job_source.c.table_id)
-    .where(t.job.c.job_id == sa.bindparam("job_id", type_=t.Int))
+    .join(pt.job_source, pt.job_source.c.job_id == pt.job.c.job_id)
+    .join(st.own_table, st.own_table.c.table_id == pt.job_source.c.table_id)
+    .where(pt.job.c.job_id == sa.bindparam("job_id", type_=Int))
 )
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.errors import ConflictError
+from tailrace.indexes import tables as t
+from tailrace.propagation import tables as pt
 from tailrace.store import lookup
 from tailrace.store.scheduled import schedule
 
@@ -103,9 +104,9 @@ def _centroids(row: Any) -> Centroids:
 
 def _numbers(connection: sa.Connection, count: int) -> range:
     """New ids; segments and centroids share them."""
-    c = t.counter.c
+    c = pt.counter.c
     same = c.name == "segment"
-    connection.execute(sa.update(t.counter).where(same).values(value=c.value + count))
+    connection.execute(sa.update(pt.counter).where(same).values(value=c.value + count))
     last = connection.execute(sa.select(c.value).where(same)).scalar_one()
     return range(last - count + 1, last + 1)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Int
 from tailrace.catalog.database import in_batches
 from tailrace.settings import Settings
 
@@ -46,7 +47,7 @@ def large_tables(
     connection: sa.Connection, tables: Iterable[int], snapshot: int, settings: Settings
 ) -> set[int]:
     """The tables to which one snapshot has added more than a few rows."""
-    f = t.data_file.c
+    f = dl.data_file.c
     query = sa.select(f.table_id).where(f.begin_snapshot == snapshot).group_by(f.table_id)
     query = query.having(sa.func.sum(f.record_count) > settings.local_rows)
     return {
@@ -63,21 +64,21 @@ def _by_snapshot(
         sa.select(snapshot, sa.func.sum(rows))
         .where(
             table.c.table_id.in_(sa.bindparam("tables", expanding=True)),
-            snapshot > sa.bindparam("since", type_=t.Int),
-            snapshot <= sa.bindparam("to", type_=t.Int),
+            snapshot > sa.bindparam("since", type_=Int),
+            snapshot <= sa.bindparam("to", type_=Int),
         )
         .group_by(snapshot)
     )
 
 
-_F, _D = t.data_file.c, t.delete_file.c
+_F, _D = dl.data_file.c, dl.delete_file.c
 # Built once: a wake-up runs it for every group that has something to do.
 _SIZES = sa.union_all(
-    _by_snapshot(t.data_file, _F.begin_snapshot, _F.record_count),
-    _by_snapshot(t.data_file, _F.end_snapshot, _F.record_count),
+    _by_snapshot(dl.data_file, _F.begin_snapshot, _F.record_count),
+    _by_snapshot(dl.data_file, _F.end_snapshot, _F.record_count),
     # A delete file holds all positions ever deleted. Counted at its last snapshot that is too
     # many, so the cut comes too early rather than too late.
     _by_snapshot(
-        t.delete_file, sa.func.coalesce(_D.partial_max, _D.begin_snapshot), _D.delete_count
+        dl.delete_file, sa.func.coalesce(_D.partial_max, _D.begin_snapshot), _D.delete_count
     ),
 )

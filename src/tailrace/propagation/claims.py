@@ -13,8 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.errors import ConflictError
+from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
 from tailrace.propagation.job_rows import ENDED, FAILED
 from tailrace.propagation.joblog import next_number, records_by_id, write

@@ -118,7 +118,7 @@ def has_lost_a_source(connection: sa.Connection, job_id: int) -> bool:
     return any(lookup.table_by_id(connection, source, newest) is None for source in sources)
 
 
-def fail_followers(connection: sa.Connection, tables: list[int], now: datetime) -> None:
+def fail_followers(connection: sa.Connection, tables: Sequence[int], now: datetime) -> None:
     """Tables are being dropped: the jobs that follow them can never run again."""
     followers = [(job, find_consumer(job.kind)) for job in joblog.following(connection, tables)]
     held = [(job.home, one.holds_sources) for job, one in followers if one and one.holds_sources]

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
 from tailrace.propagation import joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.job import JobRecord
 from tailrace.store import lookup
+from tailrace.store import tables as st
 
 _J = t.job.c
 
@@ -81,7 +83,7 @@ class Freshness:
 
 def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, int]:
     """The snapshots in which some tables changed last."""
-    c = t.own_table.c
+    c = st.own_table.c
     return {
         row.table_id: row.last_change_snapshot
         for some in in_batches(tables)
@@ -94,16 +96,16 @@ def last_changes(connection: sa.Connection, tables: Iterable[int]) -> dict[int, 
 def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, int]:
     """For jobs that are behind, the last snapshot before their sources changed again."""
     until: dict[int, int] = {}
-    source, file, delete = t.job_source.c, t.data_file.c, t.delete_file.c
+    source, file, delete = t.job_source.c, dl.data_file.c, dl.delete_file.c
     last_delete = sa.func.coalesce(delete.partial_max, delete.begin_snapshot)
     # Of deletes that were added to an older delete file, only the last is known.
     first_delete = sa.case(
         (delete.begin_snapshot > _J.watermark, delete.begin_snapshot), else_=_J.watermark + 1
     )
     for table, first, last in (
-        (t.data_file, file.begin_snapshot, file.begin_snapshot),
-        (t.data_file, file.end_snapshot, file.end_snapshot),
-        (t.delete_file, first_delete, last_delete),
+        (dl.data_file, file.begin_snapshot, file.begin_snapshot),
+        (dl.data_file, file.end_snapshot, file.end_snapshot),
+        (dl.delete_file, first_delete, last_delete),
     ):
         query = (
             sa.select(_J.job_id, sa.func.min(first).label("first"))

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError
+from tailrace.propagation import tables as t
+from tailrace.store import tables as st
 
 
 def check_no_loop(
@@ -29,10 +30,10 @@ def check_no_loop(
 
 def longest_chain(connection: sa.Connection) -> int:
     """How many jobs the longest chain has: each follows a table that the one before writes."""
-    source, output = t.job_source.c, t.job_output.c
+    source, output = t.job_source.c, st.output.c
     query = (
-        sa.select(output.job_id, source.job_id)
-        .select_from(t.job_output)
+        sa.select(output.owner, source.job_id)
+        .select_from(st.output)
         .join(t.job_source, source.table_id == output.table_id)
         .distinct()
     )
@@ -48,12 +49,12 @@ def longest_chain(connection: sa.Connection) -> int:
 
 
 def _next_tables(connection: sa.Connection, tables: Iterable[int]) -> set[int]:
-    source, output, job = t.job_source.c, t.job_output.c, t.job.c
+    source, output, job = t.job_source.c, st.output.c, t.job.c
     query = (
         sa.select(output.table_id)
         .select_from(t.job_source)
         .join(t.job, job.job_id == source.job_id)
-        .join(t.job_output, output.job_id == source.job_id)
+        .join(st.output, output.owner == source.job_id)
         .where(source.table_id.in_(list(tables)), job.dropped_at.is_(None))
     )
     return set(connection.execute(query).scalars())

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
 from tailrace.propagation.joblog import next_number
 
 _SUMS = ("seconds", "rows_read", "bytes_read", "rows_written", "bytes_written")

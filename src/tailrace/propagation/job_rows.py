@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.propagation import tables as t
 from tailrace.propagation.job import AT_REST, JobError, JobRecord, LastRun, State
 from tailrace.propagation.spec import JobSpec
 

@@ -13,10 +13,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Int
 from tailrace.catalog.database import in_batches
+from tailrace.catalog.metadata import own_metadata
+from tailrace.propagation import tables as t
 from tailrace.propagation.job import Job, JobError, JobRecord, LastRun, NewJob, State
 from tailrace.propagation.job_rows import from_row, to_row
+from tailrace.store import tables as st
 from tailrace.store.schema import fold
 
 _J = t.job.c
@@ -25,8 +29,8 @@ _J = t.job.c
 # --- reading ------------------------------------------------------------------------------------
 
 _HEAD = sa.select(
-    sa.select(sa.func.min(t.snapshot.c.snapshot_id)).scalar_subquery(),
-    sa.select(sa.func.max(t.snapshot.c.snapshot_id)).scalar_subquery(),
+    sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery(),
+    sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery(),
     sa.select(t.counter.c.value).where(t.counter.c.name == "lsn").scalar_subquery(),
 )
 
@@ -39,7 +43,7 @@ def head(connection: sa.Connection) -> tuple[int, int, int]:
 
 def lake_id(connection: sa.Connection) -> str:
     """The id of this lake."""
-    c = t.own_metadata.c
+    c = own_metadata.c
     return str(connection.execute(sa.select(c.value).where(c.key == "lake_id")).scalar_one())
 
 
@@ -148,19 +152,19 @@ def downstream_of(connection: sa.Connection, job_id: int) -> list[JobRecord]:
 
 def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
     """The tables that are derived by some jobs, by job."""
-    c = t.job_output.c
+    c = st.output.c
     derived: dict[int, list[int]] = {job_id: [] for job_id in ids}
-    query = sa.select(c.job_id, c.table_id).where(c.owned == 1)
+    query = sa.select(c.owner, c.table_id).where(c.owned == 1)
     for some in in_batches(list(derived)):
-        for row in connection.execute(query.where(c.job_id.in_(some))):
-            derived[row.job_id].append(row.table_id)
+        for row in connection.execute(query.where(c.owner.in_(some))):
+            derived[row.owner].append(row.table_id)
     return derived
 
 
 def outputs_of(connection: sa.Connection, job_id: int) -> set[int]:
     """All tables that a job is known to write to."""
-    c = t.job_output.c
-    return set(connection.execute(sa.select(c.table_id).where(c.job_id == job_id)).scalars())
+    c = st.output.c
+    return set(connection.execute(sa.select(c.table_id).where(c.owner == job_id)).scalars())
 
 
 def _with_sources(
@@ -192,7 +196,7 @@ def _with_sources(
 _COUNT = (
     sa.update(t.counter)
     .where(t.counter.c.name == sa.bindparam("which"))
-    .values(value=t.counter.c.value + sa.bindparam("many", type_=t.Int))
+    .values(value=t.counter.c.value + sa.bindparam("many", type_=Int))
     .returning(t.counter.c.value)
 )
 
@@ -262,9 +266,9 @@ def add_outputs(
     connection: sa.Connection, job_id: int, tables: Sequence[int], *, owned: bool
 ) -> None:
     """Enter tables that a job writes to."""
-    rows = [{"job_id": job_id, "table_id": table, "owned": int(owned)} for table in tables]
+    rows = [{"owner": job_id, "table_id": table, "owned": int(owned)} for table in tables]
     if rows:
-        connection.execute(sa.insert(t.job_output), rows)
+        connection.execute(sa.insert(st.output), rows)
 
 
 def write(
@@ -306,10 +310,10 @@ def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
 
 def drop(connection: sa.Connection, job_id: int, now: datetime) -> bool:
     """Mark a job as dropped: from this commit on, nothing can be written for it."""
-    c = t.job_output.c
-    owned = sa.select(c.table_id).where(c.job_id == job_id, c.owned == 1)
+    c = st.output.c
+    owned = sa.select(c.table_id).where(c.owner == job_id, c.owned == 1)
     connection.execute(sa.delete(t.version).where(t.version.c.table_id.in_(owned)))
-    connection.execute(sa.delete(t.job_output).where(c.job_id == job_id))
+    connection.execute(sa.delete(st.output).where(c.owner == job_id))
     return stop(connection, job_id, dropped_at=now) is not None
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.arguments import LONGEST_TIMEOUT, Count, Name, Seconds, TableName, checked, show
-from tailrace.catalog import tables as t
 from tailrace.errors import (
     ConflictError,
     InvalidError,
@@ -25,6 +24,7 @@ from tailrace.errors import (
 )
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import history, joblog, retry
+from tailrace.propagation import tables as t
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.dropping import Dropping, has_lost_a_source
 from tailrace.propagation.history import Iteration

@@ -17,10 +17,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
 from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
+from tailrace.propagation import tables as t
 from tailrace.store.runtime import Runtime
 
 log = get_logger("tailrace.node")

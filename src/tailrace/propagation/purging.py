@@ -13,17 +13,19 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.catalog.database import in_batches
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.job import STOPPED, JobRecord, State
 from tailrace.propagation.job_rows import HAS_RETENTION
 from tailrace.propagation.node import live_nodes
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
-from tailrace.store.purge import Need, Purge
+from tailrace.store import tables as st
+from tailrace.store.layer import Need
+from tailrace.store.purge import Purge
 from tailrace.store.purge import purge as purge_store
 from tailrace.store.runtime import Runtime
 
@@ -34,7 +36,7 @@ _J = t.job.c
 
 def purge(runtime: Runtime, *, stop: threading.Event | None = None) -> Purge:
     """Remove the history that neither the retention nor a job needs."""
-    done = purge_store(runtime, JobNeeds(runtime), stop=stop)
+    done = purge_store(runtime, stop=stop)
     if done.did_something:
         log.info(
             "purge",
@@ -105,7 +107,7 @@ class JobNeeds:
 
         Jobs at rest need none in particular: the version at the horizon is always kept.
         """
-        up, out, v = t.job_upstream.c, t.job_output.c, t.version.c
+        up, out, v = t.job_upstream.c, st.output.c, t.version.c
         # A rebuild reads at its end only.
         tails = _J.watermark >= lookup.oldest_snapshot(connection)
         since = sa.case((tails, _J.watermark), else_=_J.claim_to)
@@ -113,7 +115,7 @@ class JobNeeds:
         query = (
             sa.select(_J.home, _J.name, out.table_id, sa.func.max(v.commit_snapshot).label("made"))
             .join(t.job_upstream, up.job_id == _J.job_id)
-            .join(t.job_output, sa.and_(out.job_id == up.upstream_id, out.owned == 1))
+            .join(st.output, sa.and_(out.owner == up.upstream_id, out.owned == 1))
             .join(t.version, sa.and_(v.table_id == out.table_id, v.label <= since))
             .where(_J.dropped_at.is_(None), running)
             .group_by(_J.home, _J.name, out.table_id)

@@ -17,7 +17,7 @@ from random import Random
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
 from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
@@ -270,7 +270,7 @@ class Runner:
         if snapshot not in self._times:
             if len(self._times) > 10_000:
                 self._times.clear()
-            c = t.snapshot.c
+            c = dl.snapshot.c
             query = sa.select(c.snapshot_time).where(c.snapshot_id == snapshot)
             self._times[snapshot] = connection.execute(query).scalar_one_or_none()
         return self._times[snapshot]

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
 from tailrace.propagation import joblog
 from tailrace.propagation.consumer import find_consumer, known_consumers, why_missing
@@ -143,12 +143,12 @@ def _waits_for(holder: JobRecord) -> str:
 def _names(connection: sa.Connection, tables: set[int]) -> dict[int, str]:
     """Names of tables, including dropped ones."""
     query = (
-        sa.select(t.table.c.table_id, t.schema.c.schema_name, t.table.c.table_name)
-        .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
-        .order_by(t.table.c.begin_snapshot)
+        sa.select(dl.table.c.table_id, dl.schema.c.schema_name, dl.table.c.table_name)
+        .join(dl.schema, dl.schema.c.schema_id == dl.table.c.schema_id)
+        .order_by(dl.table.c.begin_snapshot)
     )
     return {
         row.table_id: f"{row.schema_name}.{row.table_name}"
         for some in in_batches(sorted(tables))
-        for row in connection.execute(query.where(t.table.c.table_id.in_(some)))
+        for row in connection.execute(query.where(dl.table.c.table_id.in_(some)))
     }

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.propagation import joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim
 
 _V = t.version.c
@@ -49,3 +49,24 @@ def version_at(connection: sa.Connection, table_id: int, label: int) -> int | No
         .limit(1)
     )
     return connection.execute(query).scalar_one_or_none()
+
+
+def anchor(connection: sa.Connection, horizon: int) -> None:
+    """Of each derived table, keep the version that the horizon shows, as if it were made there.
+
+    Nothing changed the table between the two, so that a read at either is the same.
+    """
+    later = t.version.alias()
+    newer = sa.exists().where(
+        later.c.table_id == _V.table_id,
+        later.c.commit_snapshot > _V.commit_snapshot,
+        later.c.commit_snapshot <= horizon,
+    )
+    connection.execute(sa.delete(t.version).where(_V.commit_snapshot < horizon, newer))
+    old = _V.commit_snapshot < horizon
+    connection.execute(sa.update(t.version).where(old).values(commit_snapshot=horizon))
+
+
+def forget_table(connection: sa.Connection, table_id: int) -> None:
+    """A derived table was dropped, and no snapshot is left that shows it."""
+    connection.execute(sa.delete(t.version).where(_V.table_id == table_id))

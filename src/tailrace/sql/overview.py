@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.propagation import tables as pt
 from tailrace.propagation.job_rows import spec_from_json
 from tailrace.sql import system
 from tailrace.store import lookup
+from tailrace.store import tables as t
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import is_hidden
 from tailrace.views.definition import VIEW
@@ -42,10 +44,10 @@ def tables(runtime: Runtime) -> list[dict[str, Any]]:
 
 def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str, Any]]:
     """By schema and name; deleted rows are not counted."""
-    f, d = t.data_file.c, t.delete_file.c
+    f, d = dl.data_file.c, dl.delete_file.c
     gone = (
         sa.select(d.table_id, sa.func.sum(d.delete_count).label("rows"))
-        .where(lookup.visible(t.delete_file, at))
+        .where(lookup.visible(dl.delete_file, at))
         .group_by(d.table_id)
         .subquery()
     )
@@ -56,15 +58,15 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
             sa.func.count().label("files"),
             sa.func.sum(f.file_size_bytes).label("bytes"),
         )
-        .where(lookup.visible(t.data_file, at))
+        .where(lookup.visible(dl.data_file, at))
         .group_by(f.table_id)
         .subquery()
     )
     none = sa.literal(0)
     query = (
         sa.select(
-            t.schema.c.schema_name,
-            t.table.c.table_name,
+            dl.schema.c.schema_name,
+            dl.table.c.table_name,
             (sa.func.coalesce(here.c.rows, none) - sa.func.coalesce(gone.c.rows, none)).label(
                 "rows"
             ),
@@ -72,11 +74,11 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
             sa.func.coalesce(here.c.bytes, none).label("bytes"),
             t.own_table.c.last_change_snapshot.label("changed"),
         )
-        .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
-        .join(t.own_table, t.own_table.c.table_id == t.table.c.table_id)
-        .outerjoin(here, here.c.table_id == t.table.c.table_id)
-        .outerjoin(gone, gone.c.table_id == t.table.c.table_id)
-        .where(lookup.visible(t.table, at), lookup.visible(t.schema, at))
+        .join(dl.schema, dl.schema.c.schema_id == dl.table.c.schema_id)
+        .join(t.own_table, t.own_table.c.table_id == dl.table.c.table_id)
+        .outerjoin(here, here.c.table_id == dl.table.c.table_id)
+        .outerjoin(gone, gone.c.table_id == dl.table.c.table_id)
+        .where(lookup.visible(dl.table, at), lookup.visible(dl.schema, at))
     )
     return {
         (row.schema_name, row.table_name): {
@@ -104,7 +106,7 @@ def views(runtime: Runtime) -> list[dict[str, Any]]:
 
 
 def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
-    c, i = t.job.c, t.iteration.c
+    c, i = pt.job.c, pt.iteration.c
     last = (
         sa.select(i.job_id, sa.func.max(i.iteration_id).label("iteration_id"))
         .where(i.error.is_(None))
@@ -114,7 +116,7 @@ def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
     query = (
         sa.select(c.home, c.spec, i.strategy)
         .outerjoin(last, last.c.job_id == c.job_id)
-        .outerjoin(t.iteration, i.iteration_id == last.c.iteration_id)
+        .outerjoin(pt.iteration, i.iteration_id == last.c.iteration_id)
         .where(c.tenant == runtime.tenant, c.kind == VIEW, c.name == VIEW, c.dropped_at.is_(None))
         .order_by(c.home)
     )

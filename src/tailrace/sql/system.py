@@ -13,7 +13,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import system_views
-from tailrace.catalog.tables import Time
+from tailrace.catalog.columns import Time
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import OWN_SCHEMA as SCHEMA

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.catalog.database import CommitLostError
 from tailrace.errors import ConflictError
 from tailrace.store import keys as key_search
 from tailrace.store import lookup, outcome
+from tailrace.store import tables as t
 from tailrace.store.commit_rows import Writer
 from tailrace.store.deletes import NOTHING, WrittenDeletes, union, write_deletes
 from tailrace.store.files import DataFile, Op

@@ -13,10 +13,11 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
 from tailrace.store import lookup, outcome
+from tailrace.store import tables as t
 from tailrace.store.column_rows import column_rows
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
@@ -40,7 +41,7 @@ class Writer:
         self._ids: dict[int, int] = {}  # real ids by provisional ones
         self._changes: list[str] = []
         row = connection.execute(
-            sa.select(t.snapshot).where(t.snapshot.c.snapshot_id == newest)
+            sa.select(dl.snapshot).where(dl.snapshot.c.snapshot_id == newest)
         ).one()
         self._schema_version = int(row.schema_version)
         self._next_catalog_id = int(row.next_catalog_id)
@@ -77,10 +78,14 @@ class Writer:
         for also in self._work.also:
             also(self._connection, self._snapshot)
         # Last: jobs that this very commit drops are no longer there to follow a table.
+        self._tell_of_drops(tables)
+        return self._snapshot
+
+    def _tell_of_drops(self, tables: Sequence[PreparedTable]) -> None:
         dropped = [p.work.base.id for p in tables if p.work.dropped and p.work.base is not None]
         if dropped:
-            self._runtime.on_drop(self._connection, dropped)
-        return self._snapshot
+            for layer in self._runtime.layers:
+                layer.dropping(self._runtime, self._connection, dropped)
 
     def _run(self, statement: Any, rows: list[dict[str, Any]] | None = None) -> Any:
         if rows is None:
@@ -91,7 +96,7 @@ class Writer:
         if self._altered or self._changes_names:
             self._schema_version += 1
         self._run(
-            sa.insert(t.schema_versions),
+            sa.insert(dl.schema_versions),
             [
                 {
                     "begin_snapshot": self._snapshot,
@@ -102,7 +107,7 @@ class Writer:
             ],
         )
         self._run(
-            sa.insert(t.snapshot).values(
+            sa.insert(dl.snapshot).values(
                 snapshot_id=self._snapshot,
                 snapshot_time=self._runtime.clock.now(),
                 schema_version=self._schema_version,
@@ -111,7 +116,7 @@ class Writer:
             )
         )
         self._run(
-            sa.insert(t.snapshot_changes).values(
+            sa.insert(dl.snapshot_changes).values(
                 snapshot_id=self._snapshot, changes_made=",".join(self._changes)
             )
         )
@@ -137,7 +142,7 @@ class Writer:
                     sa.insert(t.own_schema).values(schema_id=number, tenant=self._runtime.tenant)
                 )
             self._run(
-                sa.insert(t.schema).values(
+                sa.insert(dl.schema).values(
                     schema_id=number,
                     schema_uuid=str(uuid4()),
                     begin_snapshot=self._snapshot,
@@ -153,7 +158,7 @@ class Writer:
     def _drop_schema(self, name: str, number: int, there: sa.Row[Any] | None) -> None:
         inside = [
             one
-            for kind, number_of in ((t.table, t.table.c.table_id), (t.view, t.view.c.view_id))
+            for kind, number_of in ((dl.table, dl.table.c.table_id), (dl.view, dl.view.c.view_id))
             for one in self._run(
                 sa.select(number_of).where(
                     kind.c.schema_id == number, lookup.visible(kind, self._newest)
@@ -163,7 +168,7 @@ class Writer:
         gone = there is None or there.schema_id != number
         if gone or not all(self._work.drops(one) for one in inside):
             raise ConflictError(f"another transaction changed the schema {name!r}")
-        self._end(t.schema, t.schema.c.schema_id == number)
+        self._end(dl.schema, dl.schema.c.schema_id == number)
         self._changes.append(f"dropped_schema:{number}")
 
     def _table(self, prepared: PreparedTable) -> None:
@@ -194,7 +199,7 @@ class Writer:
     def _create_view(self, info: ViewInfo) -> None:
         schema_id = self._check_place(info)
         self._run(
-            sa.insert(t.view).values(
+            sa.insert(dl.view).values(
                 view_id=self._new_catalog_id(info.id),
                 view_uuid=info.uuid,
                 begin_snapshot=self._snapshot,
@@ -208,7 +213,7 @@ class Writer:
         self._changes.append(f"created_view:{_quoted(info.schema)}.{_quoted(info.name)}")
 
     def _drop_view(self, base: ViewInfo) -> None:
-        if self._end(t.view, t.view.c.view_id == base.id) != 1:
+        if self._end(dl.view, dl.view.c.view_id == base.id) != 1:
             raise ConflictError(
                 f"the view {base.full_name} was replaced or dropped by another transaction: "
                 "run this one again"
@@ -221,7 +226,7 @@ class Writer:
         # The schema's part of the path stands in the schema's row.
         own_path = f"{info.path.rstrip('/').rpartition('/')[2]}/"
         self._run(
-            sa.insert(t.table).values(
+            sa.insert(dl.table).values(
                 table_id=table_id,
                 table_uuid=info.uuid,
                 begin_snapshot=self._snapshot,
@@ -240,7 +245,7 @@ class Writer:
             )
         )
         self._run(
-            sa.insert(t.table_stats).values(
+            sa.insert(dl.table_stats).values(
                 table_id=table_id, record_count=0, next_row_id=0, file_size_bytes=0
             )
         )
@@ -255,7 +260,7 @@ class Writer:
     def _key_tag(self, table_id: int, info: TableInfo) -> None:
         names = json.dumps([c.name for c in info.key_columns], ensure_ascii=False)
         self._run(
-            sa.insert(t.tag).values(
+            sa.insert(dl.tag).values(
                 object_id=table_id,
                 begin_snapshot=self._snapshot,
                 key="primary_key",
@@ -264,9 +269,9 @@ class Writer:
         )
 
     def _drop(self, table_id: int) -> None:
-        for table in (t.table, t.column, t.data_file, t.delete_file):
+        for table in (dl.table, dl.column, dl.data_file, dl.delete_file):
             self._end(table, table.c.table_id == table_id)
-        self._end(t.tag, t.tag.c.object_id == table_id)
+        self._end(dl.tag, dl.tag.c.object_id == table_id)
         self._mark(table_id, last_alter_snapshot=self._snapshot)
         self._changes_names = True
         self._changes.append(f"dropped_table:{table_id}")
@@ -285,7 +290,7 @@ class Writer:
                 # Only the column's own row: what is inside of it stays as it is.
                 self._end_columns(old.id, (number,))
                 self._run(
-                    sa.insert(t.column), list(column_rows(old.id, self._snapshot, column))[:1]
+                    sa.insert(dl.column), list(column_rows(old.id, self._snapshot, column))[:1]
                 )
                 if column.dimension != before[number].dimension:
                     known = t.vector_column.c
@@ -296,7 +301,7 @@ class Writer:
                     )
                     self._dimensions(old.id, [column])
         if [c.name for c in old.key_columns] != [c.name for c in new.key_columns]:
-            self._end(t.tag, t.tag.c.object_id == old.id)
+            self._end(dl.tag, dl.tag.c.object_id == old.id)
             self._key_tag(old.id, new)
         self._mark(old.id, last_alter_snapshot=self._snapshot)
         self._altered.append(old.id)
@@ -304,7 +309,7 @@ class Writer:
 
     def _columns(self, table_id: int, columns: Sequence[Column]) -> None:
         rows = [row for c in columns for row in column_rows(table_id, self._snapshot, c)]
-        self._run(sa.insert(t.column), rows)
+        self._run(sa.insert(dl.column), rows)
 
     def _physical_names(self, table_id: int, columns: Sequence[Column]) -> None:
         self._run(
@@ -332,7 +337,9 @@ class Writer:
         return int(ended.rowcount)
 
     def _end_columns(self, table_id: int, ids: Sequence[int]) -> None:
-        self._end(t.column, sa.and_(t.column.c.table_id == table_id, t.column.c.column_id.in_(ids)))
+        self._end(
+            dl.column, sa.and_(dl.column.c.table_id == table_id, dl.column.c.column_id.in_(ids))
+        )
 
     def _mark(self, table_id: int, **values: int) -> None:
         self._run(sa.update(t.own_table).where(t.own_table.c.table_id == table_id).values(**values))
@@ -349,7 +356,7 @@ class Writer:
         self._insert_files(prepared.files, ids, table_id, table_path)
         self._delete_files(prepared.deletes, ids, table_id, table_path)
         for ended in in_batches(file.id for file in prepared.ended):
-            for table in (t.data_file, t.delete_file):
+            for table in (dl.data_file, dl.delete_file):
                 self._end(table, table.c.data_file_id.in_(ended))
         if prepared.files:
             self._changes.append(f"inserted_into_table:{table_id}")
@@ -362,7 +369,7 @@ class Writer:
     ) -> None:
         if not files:
             return
-        totals = t.table_stats.c
+        totals = dl.table_stats.c
         row_id = self._run(
             sa.select(totals.next_row_id).where(totals.table_id == table_id)
         ).scalar_one()
@@ -399,11 +406,11 @@ class Writer:
                 }
                 for s in file.stats
             ]
-        self._run(sa.insert(t.data_file), data_rows)
-        self._run(sa.insert(t.file_column_stats), stats_rows)
+        self._run(sa.insert(dl.data_file), data_rows)
+        self._run(sa.insert(dl.file_column_stats), stats_rows)
         self._run(sa.insert(t.own_file), own_rows)
         self._run(
-            sa.update(t.table_stats)
+            sa.update(dl.table_stats)
             .where(totals.table_id == table_id)
             .values(
                 next_row_id=row_id,
@@ -423,10 +430,10 @@ class Writer:
         # stays for a while: someone may be reading it.
         replaced = [file.deletes for file, _ in written if file.deletes is not None]
         for old in in_batches(deletes.id for deletes in replaced):
-            self._run(sa.delete(t.delete_file).where(t.delete_file.c.delete_file_id.in_(old)))
+            self._run(sa.delete(dl.delete_file).where(dl.delete_file.c.delete_file_id.in_(old)))
         now = self._runtime.clock.now()
         self._run(
-            sa.insert(t.scheduled_for_deletion),
+            sa.insert(dl.scheduled_for_deletion),
             [
                 {
                     "data_file_id": deletes.id,
@@ -438,7 +445,7 @@ class Writer:
             ],
         )
         self._run(
-            sa.insert(t.delete_file),
+            sa.insert(dl.delete_file),
             [
                 {
                     "delete_file_id": self._new_file_id(),

@@ -14,11 +14,11 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
 from tailrace.catalog.database import Database
 from tailrace.clock import Clock
 from tailrace.configuration import Configuration
 from tailrace.log import get_logger
+from tailrace.store import tables as t
 
 log = get_logger("tailrace.heartbeat")
 

@@ -16,18 +16,20 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.arguments import show
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Int, Text
 from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
 from tailrace.spark_sql import types
+from tailrace.store import tables as t
 from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import ViewInfo, read_aliases
 
 # Statements that every small commit runs are built once: building one costs more than running it.
-_AT = sa.bindparam("at", type_=t.Int)
-_TABLE_ID = sa.bindparam("table_id", type_=t.Int)
+_AT = sa.bindparam("at", type_=Int)
+_TABLE_ID = sa.bindparam("table_id", type_=Int)
 
 
 def visible(table: sa.Table, at: int | sa.BindParameter[int]) -> sa.ColumnElement[bool]:
@@ -41,9 +43,9 @@ def same_name(column: sa.Column[Any], name: str | sa.BindParameter[str]) -> sa.C
     return sa.func.lower(column) == sa.func.lower(name)
 
 
-_NEWEST = sa.select(sa.func.max(t.snapshot.c.snapshot_id))
-_OLDEST = sa.select(sa.func.min(t.snapshot.c.snapshot_id))
-_SNAPSHOT = sa.select(t.snapshot.c.snapshot_id).where(t.snapshot.c.snapshot_id == _AT)
+_NEWEST = sa.select(sa.func.max(dl.snapshot.c.snapshot_id))
+_OLDEST = sa.select(sa.func.min(dl.snapshot.c.snapshot_id))
+_SNAPSHOT = sa.select(dl.snapshot.c.snapshot_id).where(dl.snapshot.c.snapshot_id == _AT)
 
 
 def newest_snapshot(connection: sa.Connection) -> int:
@@ -82,7 +84,7 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
 
 def snapshot_at(connection: sa.Connection, moment: datetime) -> int | None:
     """The snapshot that was the newest at a moment; None if the lake has none that old."""
-    s = t.snapshot.c
+    s = dl.snapshot.c
     # By the first one after, because the clocks of those who commit may differ a little.
     after = sa.select(sa.func.min(s.snapshot_id)).where(s.snapshot_time > moment)
     first = connection.execute(after).scalar_one()
@@ -95,7 +97,7 @@ def snapshot_at(connection: sa.Connection, moment: datetime) -> int | None:
 
 def snapshot_time(connection: sa.Connection, at: int) -> datetime | None:
     """When a snapshot was made; None if the lake does not have it any more."""
-    s = t.snapshot.c
+    s = dl.snapshot.c
     query = sa.select(s.snapshot_time).where(s.snapshot_id == at)
     return connection.execute(query).scalar_one_or_none()
 
@@ -103,60 +105,60 @@ def snapshot_time(connection: sa.Connection, at: int) -> datetime | None:
 # The account that a schema belongs to; those of lakes without accounts belong to this one.
 DEFAULT_TENANT = "default"
 _owner: sa.ColumnElement[str] = sa.func.coalesce(t.own_schema.c.tenant, DEFAULT_TENANT)
-_SCHEMAS = sa.select(t.schema, _owner.label("tenant")).outerjoin(
-    t.own_schema, t.own_schema.c.schema_id == t.schema.c.schema_id
+_SCHEMAS = sa.select(dl.schema, _owner.label("tenant")).outerjoin(
+    t.own_schema, t.own_schema.c.schema_id == dl.schema.c.schema_id
 )
 
 
 def find_schema(connection: sa.Connection, name: str, at: int) -> sa.Row[Any] | None:
     """The row of a schema, with its tenant."""
     return connection.execute(
-        _SCHEMAS.where(same_name(t.schema.c.schema_name, name), visible(t.schema, at))
+        _SCHEMAS.where(same_name(dl.schema.c.schema_name, name), visible(dl.schema, at))
     ).one_or_none()
 
 
 _TABLES = (
     sa.select(
-        t.table,
-        t.schema.c.schema_name,
-        t.schema.c.path.label("schema_path"),
+        dl.table,
+        dl.schema.c.schema_name,
+        dl.schema.c.path.label("schema_path"),
         t.own_table.c.primary_key,
         _owner.label("tenant"),
-        t.job_output.c.job_id,
+        t.output.c.owner,
     )
-    .join(t.schema, t.schema.c.schema_id == t.table.c.schema_id)
-    .join(t.own_table, t.own_table.c.table_id == t.table.c.table_id)
-    .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.table.c.schema_id)
+    .join(dl.schema, dl.schema.c.schema_id == dl.table.c.schema_id)
+    .join(t.own_table, t.own_table.c.table_id == dl.table.c.table_id)
+    .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.table.c.schema_id)
     .outerjoin(
-        t.job_output,
-        sa.and_(t.job_output.c.table_id == t.table.c.table_id, t.job_output.c.owned == 1),
+        t.output,
+        sa.and_(t.output.c.table_id == dl.table.c.table_id, t.output.c.owned == 1),
     )
-    .where(visible(t.table, _AT), visible(t.schema, _AT))
+    .where(visible(dl.table, _AT), visible(dl.schema, _AT))
 )
-_TABLE_BY_ID = _TABLES.where(t.table.c.table_id == _TABLE_ID)
+_TABLE_BY_ID = _TABLES.where(dl.table.c.table_id == _TABLE_ID)
 _TABLE_BY_NAME = _TABLES.where(
-    same_name(t.schema.c.schema_name, sa.bindparam("schema", type_=t.Text)),
-    same_name(t.table.c.table_name, sa.bindparam("name", type_=t.Text)),
+    same_name(dl.schema.c.schema_name, sa.bindparam("schema", type_=Text)),
+    same_name(dl.table.c.table_name, sa.bindparam("name", type_=Text)),
 )
 # Every version of every column: ids and physical names are never given twice.
 _COLUMNS = (
-    sa.select(t.column, t.own_column.c.physical_name, t.vector_column.c.dimension)
+    sa.select(dl.column, t.own_column.c.physical_name, t.vector_column.c.dimension)
     .outerjoin(
         t.own_column,
         sa.and_(
-            t.own_column.c.table_id == t.column.c.table_id,
-            t.own_column.c.column_id == t.column.c.column_id,
+            t.own_column.c.table_id == dl.column.c.table_id,
+            t.own_column.c.column_id == dl.column.c.column_id,
         ),
     )
     .outerjoin(
         t.vector_column,
         sa.and_(
-            t.vector_column.c.table_id == t.column.c.table_id,
-            t.vector_column.c.column_id == t.column.c.column_id,
+            t.vector_column.c.table_id == dl.column.c.table_id,
+            t.vector_column.c.column_id == dl.column.c.column_id,
         ),
     )
-    .where(t.column.c.table_id == _TABLE_ID)
-    .order_by(t.column.c.column_order)
+    .where(dl.column.c.table_id == _TABLE_ID)
+    .order_by(dl.column.c.column_order)
 )
 
 
@@ -179,12 +181,12 @@ def table_by_id(connection: sa.Connection, table_id: int, at: int) -> TableInfo 
 
 def tables_there(connection: sa.Connection, at: int, ids: Iterable[int]) -> set[int]:
     """Those of some tables that exist at a snapshot."""
-    c = t.table.c
+    c = dl.table.c
     return {
         table_id
         for some in in_batches(sorted(ids))
         for table_id in connection.execute(
-            sa.select(c.table_id).where(c.table_id.in_(some), visible(t.table, at))
+            sa.select(c.table_id).where(c.table_id.in_(some), visible(dl.table, at))
         ).scalars()
     }
 
@@ -198,29 +200,29 @@ def table_exists(connection: sa.Connection, schema: str, name: str, at: int, ten
 def list_schemas(connection: sa.Connection, at: int, tenant: str) -> list[str]:
     """The names of a tenant's schemas."""
     query = (
-        sa.select(t.schema.c.schema_name)
-        .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.schema.c.schema_id)
-        .where(visible(t.schema, at), _owner == tenant)
-        .order_by(t.schema.c.schema_name)
+        sa.select(dl.schema.c.schema_name)
+        .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.schema.c.schema_id)
+        .where(visible(dl.schema, at), _owner == tenant)
+        .order_by(dl.schema.c.schema_name)
     )
     return list(connection.execute(query).scalars())
 
 
 def list_tables(connection: sa.Connection, at: int, tenant: str) -> list[tuple[str, str]]:
     """Schema and name of every table of a tenant."""
-    query = _TABLES.where(_owner == tenant).order_by(t.schema.c.schema_name, t.table.c.table_name)
+    query = _TABLES.where(_owner == tenant).order_by(dl.schema.c.schema_name, dl.table.c.table_name)
     return [(row.schema_name, row.table_name) for row in connection.execute(query, {"at": at})]
 
 
 _VIEWS = (
-    sa.select(t.view, t.schema.c.schema_name, _owner.label("tenant"))
-    .join(t.schema, t.schema.c.schema_id == t.view.c.schema_id)
-    .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.view.c.schema_id)
-    .where(visible(t.view, _AT), visible(t.schema, _AT))
+    sa.select(dl.view, dl.schema.c.schema_name, _owner.label("tenant"))
+    .join(dl.schema, dl.schema.c.schema_id == dl.view.c.schema_id)
+    .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.view.c.schema_id)
+    .where(visible(dl.view, _AT), visible(dl.schema, _AT))
 )
 _VIEW_BY_NAME = _VIEWS.where(
-    same_name(t.schema.c.schema_name, sa.bindparam("schema", type_=t.Text)),
-    same_name(t.view.c.view_name, sa.bindparam("name", type_=t.Text)),
+    same_name(dl.schema.c.schema_name, sa.bindparam("schema", type_=Text)),
+    same_name(dl.view.c.view_name, sa.bindparam("name", type_=Text)),
 )
 
 
@@ -237,7 +239,7 @@ def find_view(
 
 def list_views(connection: sa.Connection, at: int, tenant: str) -> list[ViewInfo]:
     """Every view of a tenant."""
-    query = _VIEWS.where(_owner == tenant).order_by(t.schema.c.schema_name, t.view.c.view_name)
+    query = _VIEWS.where(_owner == tenant).order_by(dl.schema.c.schema_name, dl.view.c.view_name)
     return [_view_info(row) for row in connection.execute(query, {"at": at})]
 
 
@@ -260,8 +262,8 @@ def tables_ever(connection: sa.Connection, tenant: str) -> set[int]:
 
 def _tables_of(tenant: str) -> sa.Select[int]:
     return (
-        sa.select(t.table.c.table_id)
-        .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.table.c.schema_id)
+        sa.select(dl.table.c.table_id)
+        .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.table.c.schema_id)
         .where(_owner == tenant)
     )
 
@@ -279,8 +281,8 @@ def seen_by(connection: sa.Connection, tenant: str) -> Callable[[str], str]:
     # Ids of tables and views are of one sequence.
     inside = tables_ever(connection, tenant) | set(
         connection.execute(
-            sa.select(t.view.c.view_id)
-            .outerjoin(t.own_schema, t.own_schema.c.schema_id == t.view.c.schema_id)
+            sa.select(dl.view.c.view_id)
+            .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.view.c.schema_id)
             .where(_owner == tenant)
         ).scalars()
     )
@@ -314,7 +316,7 @@ def _table_info(connection: sa.Connection, row: sa.Row[Any], at: int) -> TableIn
         key=tuple(json.loads(row.primary_key)),
         next_column_id=max(part.column_id for part in history) + 1,
         physical_names=frozenset(p.physical_name.casefold() for p in history if p.physical_name),
-        derived_by=row.job_id,
+        derived_by=row.owner,
     )
 
 
@@ -345,10 +347,10 @@ def _type(part: Any, below: dict[int | None, list[Any]]) -> tuple[pa.DataType, l
 
 
 def _files(delete_condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    d = t.delete_file
+    d = dl.delete_file
     return (
         sa.select(
-            t.data_file,
+            dl.data_file,
             t.own_file.c.file_key,
             t.own_file.c.op,
             d.c.delete_file_id,
@@ -358,14 +360,14 @@ def _files(delete_condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
             d.c.delete_count,
             d.c.file_size_bytes.label("delete_size"),
         )
-        .join(t.own_file, t.own_file.c.data_file_id == t.data_file.c.data_file_id)
-        .outerjoin(d, sa.and_(d.c.data_file_id == t.data_file.c.data_file_id, delete_condition))
-        .where(t.data_file.c.table_id == _TABLE_ID)
-        .order_by(t.data_file.c.data_file_id)
+        .join(t.own_file, t.own_file.c.data_file_id == dl.data_file.c.data_file_id)
+        .outerjoin(d, sa.and_(d.c.data_file_id == dl.data_file.c.data_file_id, delete_condition))
+        .where(dl.data_file.c.table_id == _TABLE_ID)
+        .order_by(dl.data_file.c.data_file_id)
     )
 
 
-_FILES_AT = _files(visible(t.delete_file, _AT)).where(visible(t.data_file, _AT))
+_FILES_AT = _files(visible(dl.delete_file, _AT)).where(visible(dl.data_file, _AT))
 # With the latest deletes, and with files that have ended.
 _FILES_EVER = _files(sa.true())
 
@@ -384,7 +386,9 @@ def files_by_id(
     return [
         _data_file(row, table)
         for some in in_batches(ids)
-        for row in connection.execute(_FILES_AT.where(t.data_file.c.data_file_id.in_(some)), wanted)
+        for row in connection.execute(
+            _FILES_AT.where(dl.data_file.c.data_file_id.in_(some)), wanted
+        )
     ]
 
 
@@ -393,7 +397,7 @@ def files_begun(
 ) -> list[DataFile]:
     """The files that began in (since, until], with their latest deletes, ended ones included."""
     query = _FILES_EVER.where(
-        t.data_file.c.begin_snapshot > since, t.data_file.c.begin_snapshot <= until
+        dl.data_file.c.begin_snapshot > since, dl.data_file.c.begin_snapshot <= until
     )
     return [_data_file(row, table) for row in connection.execute(query, {"table_id": table.id})]
 
@@ -402,7 +406,7 @@ def files_with_deletes(
     connection: sa.Connection, table: TableInfo, since: int, until: int
 ) -> list[DataFile]:
     """The files that lost rows in (since, until], with their latest deletes."""
-    f, d = t.data_file, t.delete_file
+    f, d = dl.data_file, dl.delete_file
     deleted = sa.and_(
         d.c.begin_snapshot <= until, sa.func.coalesce(d.c.partial_max, d.c.begin_snapshot) > since
     )
@@ -438,12 +442,12 @@ def _data_file(row: sa.Row[Any], table: TableInfo) -> DataFile:
 
 
 _STATS = (
-    sa.select(t.file_column_stats)
-    .join(t.data_file, t.data_file.c.data_file_id == t.file_column_stats.c.data_file_id)
+    sa.select(dl.file_column_stats)
+    .join(dl.data_file, dl.data_file.c.data_file_id == dl.file_column_stats.c.data_file_id)
     .where(
-        t.data_file.c.table_id == _TABLE_ID,
-        visible(t.data_file, _AT),
-        t.file_column_stats.c.column_id.in_(sa.bindparam("columns", expanding=True)),
+        dl.data_file.c.table_id == _TABLE_ID,
+        visible(dl.data_file, _AT),
+        dl.file_column_stats.c.column_id.in_(sa.bindparam("columns", expanding=True)),
     )
 )
 
@@ -481,6 +485,6 @@ def changed_tables(
     seen = {
         table_id
         for some in in_batches([table_id for table_id, _ in found])
-        for table_id in connection.execute(own.where(t.table.c.table_id.in_(some))).scalars()
+        for table_id in connection.execute(own.where(dl.table.c.table_id.in_(some))).scalars()
     }
     return [one for one in found if one[0] in seen]

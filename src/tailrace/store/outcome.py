@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
 from tailrace.catalog.database import CommitLostError
 from tailrace.errors import CommitUnknownError, UnavailableError
+from tailrace.store import tables as t
 from tailrace.store.runtime import Runtime
 from tailrace.store.workspace import Workspace
 

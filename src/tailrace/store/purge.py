@@ -11,17 +11,17 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.configuration import Configuration
 from tailrace.store import lookup, outcome, purge_rows
+from tailrace.store import tables as t
+from tailrace.store.layer import Need
 from tailrace.store.purge_rows import KIND
 from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due, is_due, schedule
@@ -47,35 +47,14 @@ class Purge:
         return bool(self.snapshots or self.files or self.objects)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Need:
-    """Somebody still reads the lake as it was at a snapshot."""
-
-    snapshot: int
-    who: str
-
-
-class Needs(Protocol):
-    """What the layers above still need."""
-
-    def prepare(self, limit: int) -> None:
-        """Called first, outside the lock: the horizon may move up to `limit`."""
-
-    def below(self, connection: sa.Connection, limit: int) -> Iterable[Need]:
-        """What is needed of the snapshots below `limit`."""
-
-    def purging(self, connection: sa.Connection, horizon: int) -> None:
-        """Called under the lock, in the commit that moves the horizon, while all is there."""
-
-
-def purge(runtime: Runtime, needs: Needs, *, stop: threading.Event | None = None) -> Purge:
+def purge(runtime: Runtime, *, stop: threading.Event | None = None) -> Purge:
     """Remove what is not needed; `stop` ends it early, and the next one goes on."""
     with runtime.database.read() as connection:
         now, kept = runtime.clock.now(), configuration.read(connection)
         oldest, has_work = connection.execute(_question(now, kept)).one()
     if not has_work:
         return Purge(at=now, horizon=oldest, held_by=None)
-    run = _Run(runtime, needs, stop or threading.Event())
+    run = _Run(runtime, stop or threading.Event())
     run.move_horizon()
     run.clean_tables()
     run.delete_objects()
@@ -91,7 +70,7 @@ def purges(connection: sa.Connection, limit: int) -> list[Purge]:
 
 def _question(now: datetime, kept: Configuration) -> sa.Select[int, bool]:
     """The oldest snapshot, and whether there may be something to do: asked often, by indexes."""
-    s = t.snapshot.c
+    s = dl.snapshot.c
     cutoff = now - kept.snapshot_retention
     # The oldest may go when the next one is old enough to be what time travel finds.
     second = sa.select(s.snapshot_time).order_by(s.snapshot_id).offset(1).limit(1)
@@ -108,9 +87,9 @@ def _question(now: datetime, kept: Configuration) -> sa.Select[int, bool]:
 class _Run:
     """One purge under way."""
 
-    def __init__(self, runtime: Runtime, needs: Needs, stop: threading.Event) -> None:
-        self._runtime, self._needs, self._stop = runtime, needs, stop
-        self._database = runtime.database
+    def __init__(self, runtime: Runtime, stop: threading.Event) -> None:
+        self._runtime, self._stop = runtime, stop
+        self._database, self._layers = runtime.database, runtime.layers
         self._id = secrets.token_hex(8)
         self._began, self._handled = time.monotonic(), 0
         with self._database.read() as connection:
@@ -124,7 +103,8 @@ class _Run:
         with self._database.read() as connection:
             oldest, limit = self._span(connection)
         if limit > oldest:
-            self._needs.prepare(limit)
+            for layer in self._layers:
+                layer.prepare_purge(self._runtime, limit)
         with self._database.read_at_once() as connection:
             oldest, target = self._target(connection)
         if target == oldest:
@@ -148,7 +128,9 @@ class _Run:
     def _target(self, connection: sa.Connection) -> tuple[int, int]:
         """The oldest snapshot, and the one that is to be the oldest."""
         oldest, limit = self._span(connection)
-        needs = [*self._transactions(connection, limit), *self._needs.below(connection, limit)]
+        needs = self._transactions(connection, limit)
+        for layer in self._layers:
+            needs += layer.needs(self._runtime, connection, limit)
         below = (need for need in needs if need.snapshot < limit)
         first = min(below, key=lambda need: need.snapshot, default=None)
         target = limit if first is None else max(oldest, first.snapshot)
@@ -171,23 +153,25 @@ class _Run:
         ]
 
     def _forget(self, connection: sa.Connection, oldest: int, horizon: int) -> None:
-        self._needs.purging(connection, horizon)
-        for table in (t.snapshot_changes, t.snapshot):
+        unused = [
+            one
+            for layer in self._layers
+            for one in layer.purging(self._runtime, connection, horizon)
+        ]
+        for table in (dl.snapshot_changes, dl.snapshot):
             gone = connection.execute(sa.delete(table).where(table.c.snapshot_id < horizon))
-        purge_rows.anchor_versions(connection, horizon)
-        connection.execute(sa.delete(t.view).where(t.view.c.end_snapshot <= horizon))
-        connection.execute(sa.delete(t.tag).where(t.tag.c.end_snapshot <= horizon))
+        connection.execute(sa.delete(dl.view).where(dl.view.c.end_snapshot <= horizon))
+        connection.execute(sa.delete(dl.tag).where(dl.tag.c.end_snapshot <= horizon))
         outcome.forget(connection, horizon, self._runtime.clock.now())
         purge_rows.enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
-        segments = purge_rows.take_segments(connection, horizon)
-        schedule(connection, [(i, path) for i, path, _ in segments], self._runtime.clock.now())
+        schedule(connection, [(one.id, one.path) for one in unused], self._runtime.clock.now())
         connection.execute(sa.delete(t.purge).where(t.purge.c.at < self.done.at - _HISTORY))
         self.done = replace(self.done, horizon=horizon)
         self._note(
             connection,
             snapshots=gone.rowcount,
-            files=len(segments),
-            bytes=sum(size for _, _, size in segments),
+            files=len(unused),
+            bytes=sum(one.size for one in unused),
         )
 
     # --- rows -------------------------------------------------------------------------------
@@ -203,7 +187,7 @@ class _Run:
             if self._stop.is_set():
                 return
             with self._database.write() as connection:
-                purge_rows.clean_table(connection, task.table_id, task.snapshot)
+                purge_rows.clean_table(connection, task.table_id, task.snapshot, self._layers)
             self._runtime.step("table purged")
         if tasks or self.done.snapshots:
             with self._database.write() as connection:
@@ -215,23 +199,23 @@ class _Run:
         with self._database.write() as connection:
             prefix = purge_rows.table_path(connection, table_id)
             ids = purge_rows.ended_ids(
-                connection, t.data_file.c.data_file_id, table_id, horizon, _AT_ONCE
+                connection, dl.data_file.c.data_file_id, table_id, horizon, _AT_ONCE
             )
             # What is returned, another purge at the same moment does not get.
             gone = purge_rows.delete_files(
-                connection, t.data_file, t.data_file.c.data_file_id.in_(ids)
+                connection, dl.data_file, dl.data_file.c.data_file_id.in_(ids)
             )
             gone += purge_rows.delete_files(
-                connection, t.delete_file, t.delete_file.c.data_file_id.in_(ids)
+                connection, dl.delete_file, dl.delete_file.c.data_file_id.in_(ids)
             )
-            for table in (t.file_column_stats, t.own_file):
+            for table in (dl.file_column_stats, t.own_file):
                 connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids)))
             if not ids:  # delete files whose data file goes on
                 ids = purge_rows.ended_ids(
-                    connection, t.delete_file.c.delete_file_id, table_id, horizon, _AT_ONCE
+                    connection, dl.delete_file.c.delete_file_id, table_id, horizon, _AT_ONCE
                 )
-                own_id = t.delete_file.c.delete_file_id
-                gone += purge_rows.delete_files(connection, t.delete_file, own_id.in_(ids))
+                own_id = dl.delete_file.c.delete_file_id
+                gone += purge_rows.delete_files(connection, dl.delete_file, own_id.in_(ids))
             files = [(number, f"{prefix}{path}") for number, path, _ in gone]
             schedule(connection, files, self._runtime.clock.now())
             self._note(connection, files=len(gone), bytes=sum(size for _, _, size in gone))

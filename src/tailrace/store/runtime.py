@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import sqlalchemy as sa
-
 from tailrace.catalog.database import Database
 from tailrace.clock import Clock
 from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
+from tailrace.store.layer import Layer
 from tailrace.store.lookup import DEFAULT_TENANT
 from tailrace.store.spark_session import SparkProvider
 
@@ -30,5 +29,5 @@ class Runtime:
     step: Callable[[str], None]
     # The account whose schemas are seen and touched.
     tenant: str = DEFAULT_TENANT
-    # Called inside a commit with the ids of the tables that it drops: jobs may follow them.
-    on_drop: Callable[[sa.Connection, list[int]], None] = lambda _connection, _tables: None
+    # Those above the store, from low to high: commits, purges and sweeps ask them.
+    layers: tuple[Layer, ...] = ()

@@ -12,7 +12,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.configuration import Configuration
 from tailrace.store.runtime import Runtime
 
@@ -24,12 +24,12 @@ def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: d
         for number, path in files
     ]
     if rows:
-        connection.execute(sa.insert(t.scheduled_for_deletion), rows)
+        connection.execute(sa.insert(dl.scheduled_for_deletion), rows)
 
 
 def is_due(now: datetime, kept: Configuration) -> sa.ColumnElement[bool]:
     """The condition that an object has been waiting for long enough."""
-    return t.scheduled_for_deletion.c.schedule_start < now - kept.object_grace
+    return dl.scheduled_for_deletion.c.schedule_start < now - kept.object_grace
 
 
 def delete_due(
@@ -41,7 +41,7 @@ def delete_due(
 
     `also` is told how many, in the transaction that forgets them.
     """
-    table = t.scheduled_for_deletion
+    table = dl.scheduled_for_deletion
     query = sa.select(table.c.data_file_id, table.c.path).limit(limit)
     with runtime.database.read() as connection:
         due = is_due(runtime.clock.now(), configuration.read(connection))

@@ -15,8 +15,9 @@ from posixpath import basename
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
+from tailrace.store import tables as t
 from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due
 
@@ -50,7 +51,7 @@ def sweep(runtime: Runtime) -> Sweep:
     with runtime.database.read() as connection:
         running = set(connection.execute(sa.select(t.transaction.c.txn_id)).scalars())
         candidates = [path for txn, paths in listed.items() if txn not in running for path in paths]
-        garbage = list(_unreferenced(connection, candidates))
+        garbage = list(_unreferenced(runtime, connection, candidates))
     runtime.storage.delete(garbage)
     runtime.step("garbage deleted")
     scheduled = 0
@@ -59,20 +60,21 @@ def sweep(runtime: Runtime) -> Sweep:
     return Sweep(deleted=len(garbage) + scheduled, expired=expired)
 
 
-def _unreferenced(connection: sa.Connection, paths: Iterable[str]) -> Iterator[str]:
+def _unreferenced(
+    runtime: Runtime, connection: sa.Connection, paths: Iterable[str]
+) -> Iterator[str]:
     # By the object's own name: it is unique in the lake, and the catalog has paths in pieces.
     for some in in_batches(paths):
         names = {basename(path): path for path in some}
-        for table in (t.data_file, t.delete_file):
+        for table in (dl.data_file, dl.delete_file):
             query = sa.select(table.c.path).where(table.c.path.in_(names))
             for path in connection.execute(query).scalars():
                 names.pop(basename(path), None)
-        for kept in (t.segment, t.centroids):
-            query = sa.select(kept.c.path).where(kept.c.path.in_(names.values()))
-            for path in connection.execute(query).scalars():
+        for layer in runtime.layers:
+            for path in layer.objects_in_use(connection, names.values()):
                 names.pop(basename(path), None)
-        query = sa.select(t.scheduled_for_deletion.c.path).where(
-            t.scheduled_for_deletion.c.path.in_(names.values())
+        query = sa.select(dl.scheduled_for_deletion.c.path).where(
+            dl.scheduled_for_deletion.c.path.in_(names.values())
         )
         for path in connection.execute(query).scalars():
             names.pop(basename(path), None)

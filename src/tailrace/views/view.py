@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from sqlglot import exp
 
 from tailrace.arguments import Count, Seconds, checked
-from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import history, joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job, JobRecord, State

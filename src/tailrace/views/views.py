@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
+from tailrace.propagation import tables as t
 from tailrace.propagation.jobs import home_of
 from tailrace.store.schema import (
     check_name,

@@ -18,10 +18,10 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlglot import exp
 
-from tailrace.catalog import tables as t
 from tailrace.errors import InvalidError, TailraceError
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog, retry
+from tailrace.propagation import tables as t
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
 from tailrace.spark_sql import types
