@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.store import tables as t
+from tailrace.store.workspace import Commit
 from tests.support import duck
 from tests.support.rows import bag, column
 
@@ -193,7 +194,7 @@ def test_an_exception_rolls_everything_back(lake: tailrace.Lake, keyed: tailrace
             txn.create_table("u", COLUMNS).append(some(1))
             txn.table("t").upsert(some(1, 9, v="b"))
             txn.table("t").delete(some(2))
-            txn.in_commit(lambda *_: fail())
+            txn.on_commit(lambda *_: fail())
             fail()
 
     with pytest.raises(ZeroDivisionError):
@@ -266,7 +267,7 @@ def test_an_ended_transaction_takes_nothing_more(
         lambda: txn.drop_table("t"),
         lambda: txn.create_schema("s"),
         lambda: txn.drop_schema("main"),
-        lambda: txn.in_commit(lambda *_: None),
+        lambda: txn.on_commit(lambda *_: None),
     ]
     for use in uses:
         with pytest.raises(tailrace.InvalidError, match="ended"):
@@ -556,15 +557,15 @@ def notes(lake: tailrace.Lake) -> Callable[[], list[int]]:
     return read
 
 
-def write_note(connection: sa.Connection, snapshot: int) -> None:
-    connection.execute(sa.insert(note).values(snapshot=snapshot))
+def write_note(commit: Commit) -> None:
+    commit.connection.execute(sa.insert(note).values(snapshot=commit.snapshot))
 
 
 def test_a_caller_s_own_rows_commit_with_the_rest(
     lake: tailrace.Lake, keyed: tailrace.Table, notes: Callable[[], list[int]]
 ) -> None:
     with lake.transaction() as txn:
-        txn.in_commit(write_note)
+        txn.on_commit(write_note)
         txn.table("t").append(some(4))
     assert notes() == [txn.snapshot] == [lake.snapshot]
 
@@ -574,8 +575,8 @@ def test_a_caller_s_own_rows_alone_create_no_snapshot(
 ) -> None:
     before = lake.snapshot
     with lake.transaction() as txn:
-        txn.in_commit(write_note)
-        txn.in_commit(write_note)
+        txn.on_commit(write_note)
+        txn.on_commit(write_note)
     assert lake.snapshot == txn.snapshot == before
     assert notes() == [before, before]
     assert open_transactions(lake) == 0
@@ -585,7 +586,7 @@ def test_a_caller_s_own_rows_fall_with_a_conflict(
     lake: tailrace.Lake, keyed: tailrace.Table, notes: Callable[[], list[int]]
 ) -> None:
     def both(txn: tailrace.Transaction) -> None:
-        txn.in_commit(write_note)
+        txn.on_commit(write_note)
         txn.table("t").delete(some(1))
 
     lose(lake, lambda txn: txn.table("t").delete(some(1)), both, match=r"main\.t")
@@ -601,8 +602,8 @@ def test_a_caller_that_fails_in_the_commit_takes_everything_with_it(
         raise tailrace.ConflictError("the watermark moved")
 
     txn = lake.transaction()
-    txn.in_commit(write_note)
-    txn.in_commit(overtaken)
+    txn.on_commit(write_note)
+    txn.on_commit(overtaken)
     txn.table("t").append(some(4))
     with pytest.raises(tailrace.ConflictError, match="watermark"):
         txn.commit()
@@ -611,3 +612,14 @@ def test_a_caller_that_fails_in_the_commit_takes_everything_with_it(
     assert column(keyed.to_arrow(), "id") == [1, 2, 3]
     assert objects(lake) == there
     assert open_transactions(lake) == 0
+
+
+def test_a_commit_tells_its_callers_the_ids_of_what_it_creates(
+    lake: tailrace.Lake, keyed: tailrace.Table
+) -> None:
+    ids: list[int] = []
+    with lake.transaction() as txn:
+        new = txn.create_table("new", COLUMNS).info
+        txn.on_commit(lambda commit: ids.extend(map(commit.table_id, (new, keyed.info))))
+    assert new.id < 0
+    assert ids == [lake.table("new").info.id, keyed.info.id]

@@ -101,8 +101,8 @@ def test_verify_tells_what_differs(lake: tailrace.Lake) -> None:
         from tailrace.propagation import tables as t
 
         info = txn.info(stored)
-        txn.in_commit(
-            lambda connection, _: connection.execute(
+        txn.on_commit(
+            lambda commit: commit.connection.execute(
                 t.version.insert().values(
                     table_id=info.id, commit_snapshot=lake.snapshot, label=view._job().watermark
                 )

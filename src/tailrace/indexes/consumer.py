@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from tailrace.errors import InvalidError
 from tailrace.indexes import segment as segments
 from tailrace.indexes.build import Builder, build
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime
     from tailrace.store.scan import Scan
     from tailrace.store.transaction import Transaction
+    from tailrace.store.workspace import Commit
 
 
 class IndexConsumer(Consumer):
@@ -76,13 +75,14 @@ class IndexConsumer(Consumer):
         txn.own_objects(segment.path for segment in built if segment.path)
         runtime.step("segments built")
 
-        def enter(connection: sa.Connection, _snapshot: int) -> None:
+        def enter(commit: Commit) -> None:
+            connection = commit.connection
             segments.check_centroids(connection, builder.centroids)
             if all_anew:
                 segments.end_all(connection, job.id, job.to, runtime.clock.now())
             segments.enter(connection, job.id, built, job.to)
 
-        txn.in_commit(enter)
+        txn.on_commit(enter)
         return "segments"
 
     def maintain(

@@ -31,6 +31,7 @@ from tailrace.store.pieces import Piece, piece_of
 if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime
     from tailrace.store.transaction import Transaction
+    from tailrace.store.workspace import Commit
 
 log = get_logger("tailrace.indexes")
 
@@ -158,7 +159,8 @@ class Maintenance:
             txn.own_objects(segment.path for segment in built if segment.path)
             runtime.step("segments merged")
 
-            def enter(connection: sa.Connection, _snapshot: int) -> None:
+            def enter(commit: Commit) -> None:
+                connection = commit.connection
                 now = find_job(connection, job.id)
                 assert now.watermark is not None
                 segments.check_centroids(connection, centroids)
@@ -168,7 +170,7 @@ class Maintenance:
                     raise ConflictError("a segment was replaced meanwhile")
                 segments.enter(connection, job.id, built, now.watermark)
 
-            txn.in_commit(enter)
+            txn.on_commit(enter)
         runtime.step("merge committed")
         log.info(
             "segments merged",

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import sqlalchemy as sa
-
 from tailrace.errors import InvalidError, TailraceError
 from tailrace.propagation import claims, history, outputs
 from tailrace.propagation.changes import Changes, SourceChanges
@@ -27,8 +25,9 @@ from tailrace.propagation.shared_reads import SharedRead
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import quoted_name
+from tailrace.store.schema import TableInfo, quoted_name
 from tailrace.store.transaction import Transaction
+from tailrace.store.workspace import Commit
 
 
 class StoppedError(TailraceError):
@@ -59,6 +58,7 @@ class _Consumed:
     turn: Turn
     job: JobContext
     strategy: str | None
+    owned: list[TableInfo]  # its own from now on
     written: list[outputs.Written]  # by this job
     seconds: float
 
@@ -150,13 +150,15 @@ class Bundle:
         with consuming(claim.job.label):
             strategy = part.consumer.run(Changes(part.kind, since, claim.to, sources), txn, job)
         _check_memory(job.memory)
-        for name in job.owned:
-            outputs.check_owned(txn.info(name), claim.job)
+        owned = [txn.info(name) for name in job.owned]
+        for info in owned:
+            outputs.check_owned(info, claim.job)
         return _Consumed(
             part=part,
             turn=self.turn,
             job=job,
             strategy=strategy,
+            owned=owned,
             written=outputs.written_between(before, txn.written()),
             seconds=time.monotonic() - self.turn.started,
         )
@@ -168,10 +170,11 @@ class Bundle:
         records: list[Iteration] = []
         last, consumed = self.part, time.monotonic()
 
-        def enter(connection: sa.Connection, snapshot: int) -> None:
+        def enter(commit: Commit) -> None:
+            connection = commit.connection
             for one in done:
                 self.part = one.part
-                outputs.enter(connection, one.part.claim, one.written, one.job.owned, snapshot)
+                outputs.enter(commit, one.part.claim, one.written, one.owned)
                 claims.complete(connection, one.part.claim, one.job.memory)
                 # They share the commit, so its time is counted once.
                 more = time.monotonic() - consumed if one is done[-1] else 0.0
@@ -179,7 +182,7 @@ class Bundle:
                 history.record(connection, records[-1])
             self.part = last
 
-        txn.in_commit(enter)
+        txn.on_commit(enter)
         txn.commit()
         return records
 

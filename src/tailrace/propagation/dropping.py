@@ -24,6 +24,7 @@ from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import quoted_name
 from tailrace.store.transaction import Transaction
+from tailrace.store.workspace import Commit
 
 log = get_logger("tailrace.jobs")
 
@@ -58,13 +59,14 @@ class Dropping:
                 txn.drop_table(quoted_name(info.schema, info.name))
         label = self._undo(txn, job_id)
 
-        def drop(connection: sa.Connection, _snapshot: int) -> None:
+        def drop(commit: Commit) -> None:
+            connection = commit.connection
             # Again: a downstream job may have been registered meanwhile, even by this transaction.
             _refuse_if_needed(joblog.downstream_of(connection, job_id), label)
             if not joblog.drop(connection, job_id, self._runtime.clock.now()):
                 raise ConflictError("another transaction dropped the job")
 
-        txn.in_commit(drop)
+        txn.on_commit(drop)
 
     def _undo(self, txn: Transaction, job_id: int) -> str:
         """Let the consumer of a job that is being dropped undo what it did to the sources.

@@ -214,17 +214,17 @@ class Jobs:
     ) -> None:
         home = home_of(table)
 
-        def apply(connection: sa.Connection, _snapshot: int) -> None:
+        def apply(connection: sa.Connection) -> None:
             change(connection, self._find(connection, home, name))
 
         if txn is not None:
             if not self._registration.is_pending(txn, home, name):
                 with self._runtime.database.read() as connection:
                     self._find(connection, home, name)  # raise at once if there is none
-            txn.in_commit(apply)
+            txn.on_commit(lambda commit: apply(commit.connection))
             return
         with self._runtime.database.lock() as connection:
-            apply(connection, -1)
+            apply(connection)
 
     # --- look -------------------------------------------------------------------------------
 

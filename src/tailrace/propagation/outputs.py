@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from tailrace.errors import InvalidError
 from tailrace.propagation import graph, joblog, versions
 from tailrace.propagation.job import Claim, Job
-from tailrace.store import lookup
-from tailrace.store.schema import TableInfo, split_name
+from tailrace.store.schema import TableInfo
+from tailrace.store.workspace import Commit
 
 # A table, with the rows and bytes that were written to it.
 Written = tuple[TableInfo, int, int]
@@ -40,32 +40,18 @@ def written_between(before: Sequence[Written], after: Sequence[Written]) -> list
 
 
 def enter(
-    connection: sa.Connection,
-    claim: Claim,
-    written: Iterable[Written],
-    owned: Iterable[str],
-    snapshot: int,
+    commit: Commit, claim: Claim, written: Iterable[Written], owned: Iterable[TableInfo]
 ) -> None:
     """Enter what a run has written to, and the new versions of what its job derives.
 
-    `owned` are the names of tables that are its own from now on.
+    `owned` are tables that are its own from now on.
     """
-    touched = {}
-    for info, _, _ in written:
-        there: TableInfo | None = info
-        if info.id < 0:  # created by this very commit
-            there = lookup.find_table(connection, info.schema, info.name, snapshot)
-        if there is not None:
-            touched[there.id] = there
-    own = set()
-    for name in owned:
-        there = lookup.find_table(connection, *split_name(name), snapshot, claim.job.tenant)
-        if there is not None and there.derived_by is None:
-            own.add(there.id)
+    touched = {commit.table_id(info): info for info, _, _ in written}
+    own = {commit.table_id(info) for info in owned if info.derived_by is None}
     others = {i for i, info in touched.items() if info.derived_by is None} - own
     if own or others:
-        _enter_new(connection, claim, own, others)
-    versions.enter(connection, claim, own.union(touched), snapshot)
+        _enter_new(commit.connection, claim, own, others)
+    versions.enter(commit.connection, claim, own.union(touched), commit.snapshot)
 
 
 def _enter_new(connection: sa.Connection, claim: Claim, own: set[int], others: set[int]) -> None:

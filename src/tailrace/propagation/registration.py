@@ -1,7 +1,7 @@
 """Registering jobs: checked when it is asked for, entered in the job log by the commit.
 
-Always true: tables are looked up by name in the commit, because a table of this very commit has had
-no id before; a job whose name or table another transaction took meanwhile fails the commit.
+Always true: a job whose name another transaction took meanwhile, or whose table it dropped, fails
+the commit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from tailrace.propagation.spec import JobSpec
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import TableInfo, fold, split_name
+from tailrace.store.schema import TableInfo, fold
 from tailrace.store.transaction import Transaction
+from tailrace.store.workspace import Commit
 
 log = get_logger("tailrace.jobs")
 
@@ -63,10 +64,10 @@ class Registration:
         outputs = self._prepare(txn, new, sources)
         batch = self._batches.get(txn)
         # Those that follow each other are entered at once; else in their turn.
-        if batch is None or txn.last_in_commit is not batch:
+        if batch is None or txn.last_on_commit is not batch:
             batch = self._batches[txn] = _Batch(self._runtime)
-            txn.in_commit(batch)
-        batch.add(new, sources, outputs)
+            txn.on_commit(batch)
+        batch.add(new, sources, [txn.info(output) for output in outputs])
         self._pending.setdefault(txn, set()).add((new.home, fold(new.name)))
         return True
 
@@ -100,36 +101,24 @@ class _Batch:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        # Each with its sources, and the names of the tables that it derives.
-        self._jobs: list[tuple[NewJob, Sequence[TableInfo], Sequence[str]]] = []
+        # Each with its sources, and the tables that it derives.
+        self._jobs: list[tuple[NewJob, Sequence[TableInfo], Sequence[TableInfo]]] = []
 
-    def add(self, job: NewJob, sources: Sequence[TableInfo], outputs: Sequence[str]) -> None:
+    def add(self, job: NewJob, sources: Sequence[TableInfo], outputs: Sequence[TableInfo]) -> None:
         self._jobs.append((job, sources, outputs))
 
-    def __call__(self, connection: sa.Connection, snapshot: int) -> None:
-        known: dict[tuple[str, str], int] = {}
-
-        def table_id(schema: str, plain: str, wanted: int = -1) -> int:
-            number = known.get((schema, plain))
-            if number is None:
-                tenant = self._runtime.tenant
-                info = lookup.find_table(connection, schema, plain, snapshot, tenant)
-                if info is None:
-                    raise ConflictError(f"another transaction dropped {schema}.{plain}")
-                number = known[schema, plain] = info.id
-            if wanted not in (-1, number):
-                raise ConflictError(f"another transaction dropped {schema}.{plain}")
-            return number
-
+    def __call__(self, commit: Commit) -> None:
+        connection = commit.connection
+        self._check_tables(commit)
         names = joblog.names_under(
             connection, self._runtime.tenant, {job.home for job, _, _ in self._jobs}
         )
         rows = []
-        for job, infos, tables in self._jobs:
+        for job, read, derived in self._jobs:
             if (job.home, fold(job.name)) in names:
                 raise ConflictError(f"another transaction registered {job.label}")
-            sources = [table_id(i.schema, i.name, max(i.id, -1)) for i in infos]
-            outputs = [table_id(*split_name(output)) for output in tables]
+            sources = [commit.table_id(table) for table in read]
+            outputs = [commit.table_id(table) for table in derived]
             graph.check_no_loop(connection, job.label, sources, outputs)
             upstream = self._all_upstream(connection, job, sources)
             new = replace(job, sources=sources, outputs=outputs, upstream=upstream)
@@ -138,6 +127,17 @@ class _Batch:
             else:
                 rows.append(new)
         self._insert(connection, rows)
+
+    def _check_tables(self, commit: Commit) -> None:
+        tables = {
+            commit.table_id(table): table
+            for _, sources, outputs in self._jobs
+            for table in (*sources, *outputs)
+        }
+        there = lookup.tables_there(commit.connection, commit.snapshot, tables)
+        for table_id, table in tables.items():
+            if table_id not in there:
+                raise ConflictError(f"another transaction dropped {table.full_name}")
 
     def _insert(self, connection: sa.Connection, jobs: list[NewJob]) -> None:
         now = self._runtime.clock.now()

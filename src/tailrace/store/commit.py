@@ -26,7 +26,7 @@ from tailrace.store.files import DataFile, Op
 from tailrace.store.keys import keys_of_files
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.workspace import TableWork, Workspace
+from tailrace.store.workspace import Commit, TableWork, Workspace
 
 
 @dataclass(kw_only=True)
@@ -93,7 +93,7 @@ def _commit(runtime: Runtime, work: Workspace, base: int) -> int:
 
 def commit_callbacks(runtime: Runtime, work: Workspace) -> int:
     """Commit a workspace that touched no table and has no object: returns the newest snapshot."""
-    if not work.also and work.idempotency_key is None:
+    if not work.on_commit and work.idempotency_key is None:
         with runtime.database.read() as connection:
             return lookup.newest_snapshot(connection)
     try:
@@ -101,8 +101,8 @@ def commit_callbacks(runtime: Runtime, work: Workspace) -> int:
             runtime.step("locked")
             _check_key(connection, runtime, work)
             newest = lookup.newest_snapshot(connection)
-            for also in work.also:
-                also(connection, newest)
+            for call in work.on_commit:
+                call(Commit(connection=connection, snapshot=newest))
             outcome.enter(connection, runtime, work, newest)
             runtime.step("rows written")
     except CommitLostError as lost:

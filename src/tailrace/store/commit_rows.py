@@ -23,7 +23,7 @@ from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import DIALECT, ViewInfo, write_aliases
-from tailrace.store.workspace import SchemaWork, Workspace
+from tailrace.store.workspace import Commit, SchemaWork, Workspace
 
 if TYPE_CHECKING:
     from tailrace.store.commit import PreparedTable
@@ -58,9 +58,7 @@ class Writer:
                 "this transaction was idle for too long and has expired: run it again"
             )
         if not self._work.needs_snapshot:
-            outcome.enter(self._connection, self._runtime, self._work, self._newest)
-            for also in self._work.also:
-                also(self._connection, self._newest)
+            self._complete(self._newest)
             return self._newest
         for schema in self._work.schemas.values():
             self._schema(schema)
@@ -74,12 +72,16 @@ class Writer:
             if view.info is not None:
                 self._create_view(view.info)
         self._finish()
-        outcome.enter(self._connection, self._runtime, self._work, self._snapshot)
-        for also in self._work.also:
-            also(self._connection, self._snapshot)
+        self._complete(self._snapshot)
         # Last: jobs that this very commit drops are no longer there to follow a table.
         self._tell_of_drops(tables)
         return self._snapshot
+
+    def _complete(self, snapshot: int) -> None:
+        outcome.enter(self._connection, self._runtime, self._work, snapshot)
+        commit = Commit(connection=self._connection, snapshot=snapshot, ids=self._ids)
+        for call in self._work.on_commit:
+            call(commit)
 
     def _tell_of_drops(self, tables: Sequence[PreparedTable]) -> None:
         dropped = [p.work.base.id for p in tables if p.work.dropped and p.work.base is not None]

@@ -49,7 +49,7 @@ from tailrace.store.schema import (
 )
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.view import ViewInfo, check_definition
-from tailrace.store.workspace import SchemaWork, TableWork, ViewWork, Workspace
+from tailrace.store.workspace import Commit, SchemaWork, TableWork, ViewWork, Workspace
 from tailrace.store.write import Written, fit_local, select_columns, write_rows
 
 if TYPE_CHECKING:
@@ -508,19 +508,19 @@ class Transaction:
         self._open = False
         return Begun(id=self._work.id, base=self.base)
 
-    def in_commit(self, also: Callable[[sa.Connection, int], None]) -> None:
-        """Run `also(connection, snapshot)` inside the catalog transaction of the commit.
+    def on_commit(self, call: Callable[[Commit], None]) -> None:
+        """Call a function within the catalog transaction of the commit.
 
         What it writes commits with the rest or not at all. If it is all there is to commit, no
         snapshot is created, and it gets the newest.
         """
         self._check_open()
-        self._work.also.append(also)
+        self._work.on_commit.append(call)
 
     @property
-    def last_in_commit(self) -> Callable[[sa.Connection, int], None] | None:
-        """What was given to `in_commit` last."""
-        return self._work.also[-1] if self._work.also else None
+    def last_on_commit(self) -> Callable[[Commit], None] | None:
+        """What was given to `on_commit` last."""
+        return self._work.on_commit[-1] if self._work.on_commit else None
 
     def commit(self) -> int:
         """Make everything visible as one snapshot, and return its number."""
@@ -533,7 +533,7 @@ class Transaction:
         try:
             if not self._registered and not self._work.needs_snapshot:
                 self.snapshot = commit_callbacks(self._runtime, self._work)
-            elif self._work.needs_snapshot or self._work.also or self._work.idempotency_key:
+            elif self._work.needs_snapshot or self._work.on_commit or self._work.idempotency_key:
                 self._register()
                 self.snapshot = commit(self._runtime, self._work, self.base)
                 self._heartbeat.forget(self._work.id)

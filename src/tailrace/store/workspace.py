@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -64,6 +64,20 @@ class ViewWork:
     info: ViewInfo | None  # as the transaction sees it; None: dropped
 
 
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """A commit under way, for what runs within it: its last statements are still to come."""
+
+    connection: sa.Connection
+    snapshot: int  # the one it creates; the newest if it creates none
+    # Ids of what it creates, by those that the transaction had for it.
+    ids: Mapping[int, int] = field(default_factory=dict)
+
+    def table_id(self, table: TableInfo) -> int:
+        """The id by which a table is known from this commit on."""
+        return self.ids.get(table.id, table.id)
+
+
 @dataclass(kw_only=True)
 class Workspace:
     """Everything that a transaction is going to commit."""
@@ -76,7 +90,7 @@ class Workspace:
     views: dict[tuple[str, str], ViewWork] = field(default_factory=dict)  # by folded names
     schemas: dict[str, SchemaWork] = field(default_factory=dict)
     objects: list[str] = field(default_factory=list)  # every data file written, used or not
-    also: list[Callable[[sa.Connection, int], None]] = field(default_factory=list)
+    on_commit: list[Callable[[Commit], None]] = field(default_factory=list)
     _last_id: int = 0
 
     def provisional_id(self) -> int:

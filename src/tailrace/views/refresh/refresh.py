@@ -29,6 +29,7 @@ from tailrace.store import lookup
 from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
+from tailrace.store.workspace import Commit
 from tailrace.views.definition import VIEW, Definition
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way
@@ -250,13 +251,13 @@ class Refresh:
             if "types" in job.last.memory:
                 self._txn.drop_table(job.spec.consumer["table"])
 
-        def switch(connection: sa.Connection, _snapshot: int) -> None:
-            joblog.drop(connection, old, self._moment)
-            connection.execute(
+        def switch(commit: Commit) -> None:
+            joblog.drop(commit.connection, old, self._moment)
+            commit.connection.execute(
                 sa.update(t.job).where(t.job.c.job_id == self._job.id).values(name=VIEW)
             )
 
-        self._txn.in_commit(switch)
+        self._txn.on_commit(switch)
 
     def _all_rows(self, run: Run, known: stored_delta.Types) -> DataFrame:
         """The stored table's rows at the end of the range, in its columns' order."""
