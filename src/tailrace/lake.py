@@ -25,6 +25,7 @@ from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
 from tailrace.indexes import tables as index_tables
+from tailrace.indexes.kinds import KINDS
 from tailrace.indexes.layer import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.objects.storage import Storage, absolute, normalize_data_path
@@ -73,8 +74,8 @@ log = get_logger("tailrace.lake")
 # Imported by the first job of their kind: what only lists and writes starts sooner without.
 register_module("view", "tailrace.views.consumer")
 register_module("replica", "tailrace.replicas")
-register_module("fulltext", "tailrace.indexes.consumer")
-register_module("vector", "tailrace.indexes.consumer")
+for _kind in KINDS:
+    register_module(_kind, "tailrace.indexes.consumer")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -788,9 +788,7 @@ def test_a_merge_makes_fewer_segments_whatever_runs_at_once(
     monkeypatch.setattr(build, "_parallelism", lambda _spark: 64)
     monkeypatch.setattr(build, "_TASK_ROWS", 100)
     monkeypatch.setattr(build, "_LOCAL_ROWS", 1000)
-    monkeypatch.setattr(
-        build, "in_tasks", lambda _s, run, shares: [x for s in shares for x in run(s)]
-    )
+    monkeypatch.setattr(build, "run_tasks", lambda _spark, run, shares: list(map(run, shares)))
     table = sqlite_lake.create_table("doc", {"id": "int", "text": "string"}, primary_key="id")
     table.append([{"id": n, "text": f"row{n}"} for n in range(20_000)])
     words = sqlite_lake.create_index("doc", "words", using="fulltext", columns="text")

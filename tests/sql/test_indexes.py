@@ -83,9 +83,9 @@ def test_indexes_need_no_spark_to_be_managed(lake: tailrace.Lake) -> None:
     assert "REFRESH INDEX, builds it" in made.message
     again = lake.sql("CREATE INDEX IF NOT EXISTS both ON sales.orders USING FULLTEXT (note)")
     assert again.message == "the index both on sales.orders exists already"
-    definition = lake.index("sales.orders", "both").definition
-    assert (definition.tokenizer, definition.weights) == ("simple", (3.0, 1.0))
-    assert not definition.positions
+    options = lake.index("sales.orders", "both").definition.options
+    assert (options.tokenizer, options.weights) == ("simple", (3.0, 1.0))
+    assert not options.positions
     spec = lake.jobs.status("sales.orders", "both").spec
     assert spec["trigger"]["schedule"] == {"interval": "10s"}
     assert spec["priority"] == 2

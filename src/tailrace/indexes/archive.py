@@ -15,8 +15,8 @@ from tailrace.objects import Storage
 _CHUNK = 1 << 20
 
 
-class _Hashing:
-    """A sink that hashes what goes through."""
+class _HashingSink:
+    """A sink that hashes what is written through it."""
 
     def __init__(self, inner: Any) -> None:
         self._inner, self.hash, self.size = inner, hashlib.sha256(), 0
@@ -31,7 +31,7 @@ class _Hashing:
 def write_archive(storage: Storage, path: str, files: Iterable[Path]) -> tuple[int, str]:
     """Write files as one object; returns its size and checksum."""
     with storage.open_write(path) as sink:
-        hashing: Any = _Hashing(sink.native)
+        hashing: Any = _HashingSink(sink.native)
         with tarfile.open(fileobj=hashing, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
             for file in files:
                 entry = tarfile.TarInfo(file.name)
@@ -43,7 +43,7 @@ def write_archive(storage: Storage, path: str, files: Iterable[Path]) -> tuple[i
 
 
 def fetch_archive(storage: Storage, path: str, checksum: str, target: Path) -> None:
-    """Unpack an object into a directory, unless it is not what the catalog means."""
+    """Unpack an object into a directory; CorruptError if its checksum is not the catalog's."""
     packed = target / "pack"
     digest = hashlib.sha256()
     with storage.open_read(path) as source, packed.open("wb") as copy:

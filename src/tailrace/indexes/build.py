@@ -1,4 +1,4 @@
-"""Builds segments out of pieces of data files, in this process or in Spark's tasks.
+"""Builds segments from pieces of data files, in this process or in Spark's tasks.
 
 Always true: a task reads its pieces, writes one object after the other, and returns what they are;
 no row goes through the driver, unless they are few. Nothing is visible before the caller commits.
@@ -6,11 +6,11 @@ no row goes through the driver, unless they are few. Nothing is visible before t
 
 from __future__ import annotations
 
-import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.errors import InvalidError
 from tailrace.indexes.archive import write_archive
 from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import Definition
@@ -31,7 +30,7 @@ from tailrace.store.parquet import new_object_name
 from tailrace.store.pieces import Piece, read, split
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_tasks import run_tasks
 
 # Rows, and bytes of text or vectors, after which a task begins the next segment.
 SEGMENT_ROWS = 4_000_000
@@ -100,7 +99,7 @@ class Builder:
         return list(dict.fromkeys((*self.columns, *self.keys)))
 
     def open_centroids(self) -> Any | None:
-        """What vectors are divided by."""
+        """What the segments are divided by."""
         if self.centroids is None:
             return None
         kind = self.definition.kind
@@ -109,7 +108,7 @@ class Builder:
             self.storage,
             self.centroids.path,
             self.centroids.checksum,
-            lambda directory: kind.load_centroids(self.definition, directory),
+            lambda directory: kind.training.load(self.definition, directory),
         )
 
 
@@ -165,7 +164,7 @@ class _Segment:
     def finish(self) -> Segment:
         """Write the object; without a row, there is none."""
         builder = self._builder
-        made = Segment(
+        segment = Segment(
             path="",
             size=0,
             checksum="",
@@ -175,7 +174,7 @@ class _Segment:
             centroids=None if builder.centroids is None else builder.centroids.id,
         )
         if self._writer is None:
-            return made
+            return segment
         write_rows(
             self._directory,
             np.concatenate(self._files),
@@ -186,7 +185,7 @@ class _Segment:
         name = new_object_name(builder.txn_id, ending="segment")
         path = f"{builder.directory}{name}"
         size, checksum = write_archive(builder.storage, path, [*files, self._directory / ROWS])
-        return replace(made, path=path, size=size, checksum=checksum)
+        return replace(segment, path=path, size=size, checksum=checksum)
 
     def close(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -195,45 +194,21 @@ class _Segment:
 def build(
     runtime: Runtime, builder: Builder, pieces: Sequence[Piece], *, few: bool = False
 ) -> list[Segment]:
-    """Segments of some pieces, with those that find nothing put together.
+    """Segments of some pieces.
 
-    As `few` of them as may be, if they are to take the place of many; else there are never so many
-    of one size that they would be merged at once.
+    As `few` as possible if they replace many; else at most so many of one size that they are not
+    merged at once.
     """
     rows = sum(piece.rows for piece in pieces)
     if rows <= _LOCAL_ROWS:
-        return _tidy(builder.run(pieces, small=True))
+        return _fold_empty(builder.run(pieces, small=True))
     spark = runtime.spark()
     most = max(1 if few else runtime.settings.merge_segments - 1, rows // SEGMENT_ROWS)
     tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS, most))
     whole = not builder.definition.kind.shares_row_groups
     shares = split(pieces, tasks, runtime.settings.row_group_rows, whole_groups=whole)
-    return _tidy(in_tasks(spark, lambda share: list(builder.run(share)), shares))
-
-
-def in_tasks(spark: Any, run: Callable[[Any], list[Any]], shares: Sequence[Any]) -> list[Any]:
-    """What a function returns for each share, one Spark task for each."""
-
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                try:
-                    found, error = pickle.dumps(run(shares[number])), None
-                except InvalidError as wrong:
-                    # As a result, not as a failure: Spark would try the task again, in vain.
-                    found, error = None, str(wrong)
-                arrays = [pa.array([found], pa.binary()), pa.array([error], pa.string())]
-                yield pa.RecordBatch.from_arrays(arrays, names=["found", "error"])
-
-    numbers = spark.range(0, len(shares), 1, len(shares))
-    with spark_faults():
-        results = numbers.mapInArrow(task, "found binary, error string").toArrow().to_pylist()
-    made: list[Any] = []
-    for result in results:
-        if result["error"] is not None:
-            raise InvalidError(result["error"])
-        made += pickle.loads(result["found"])  # noqa: S301 (from our own workers)
-    return made
+    built = run_tasks(spark, lambda share: list(builder.run(share)), shares)
+    return _fold_empty(chain.from_iterable(built))
 
 
 def _parallelism(spark: Any) -> int:
@@ -244,8 +219,8 @@ def _parallelism(spark: Any) -> int:
         return _TASKS
 
 
-def _tidy(segments: Iterable[Segment]) -> list[Segment]:
-    """Segments that find nothing are there for the names of their files: one is enough."""
+def _fold_empty(segments: Iterable[Segment]) -> list[Segment]:
+    """Fold segments without rows, which only name files, into one that has rows."""
     every = list(segments)
     empty = [segment for segment in every if not segment.rows]
     full = [segment for segment in every if segment.rows]

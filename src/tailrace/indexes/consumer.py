@@ -1,7 +1,7 @@
 """What keeps an index up to date: the consumers `fulltext` and `vector`.
 
-Always true: an iteration adds segments of the rows that came, and the index's watermark in the
-same commit. Rows that went need no work: a search asks the table which they are.
+Always true: an iteration adds segments of the inserted rows, and commits them together with the
+watermark. Deleted rows need no work: a search asks the table which they are.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class IndexConsumer(Consumer):
         if all_anew:
             centroids = None
             if definition.kind.is_trained and rows > runtime.settings.exact_rows:
-                centroids = definition.kind.train(
+                centroids = definition.kind.training.train(
                     runtime, txn, job.id, definition, source.info, pieces
                 )
         builder = Builder.of(runtime, definition, source.info, txn.object_owner(), centroids)
@@ -105,7 +105,7 @@ class IndexConsumer(Consumer):
 
 
 def _inserted(runtime: Runtime, plan: Feed | Scan, to: int) -> list[Piece]:
-    """The rows that came, as pieces of the files that they are in."""
+    """The inserted rows, as pieces of their files."""
     if isinstance(plan, Feed):
         return [piece_without(p.file, p.without) for p in plan.whole if p.change == INSERT]
     return [piece_without(live.file, live.dead(runtime, to)) for live in plan.files]

@@ -1,4 +1,4 @@
-"""An index, as users hold it: searching, waiting, looking at its state."""
+"""An index as users hold it: to search, to wait for, to look after."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tailrace.indexes.progress import Progress, progress_of
 from tailrace.indexes.reader import Opener, Reader
 from tailrace.indexes.results import Found, to_table
 from tailrace.indexes.status import IndexStatus, status_of
-from tailrace.indexes.table_rows import is_deterministic, matching_places
+from tailrace.indexes.table_rows import is_deterministic, matching_rows
 from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
@@ -36,7 +36,7 @@ MOST = 100_000  # rows of a result
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What indexes work with."""
+    """The parts of a lake that its indexes work with."""
 
     runtime: Runtime
     jobs: Jobs
@@ -107,12 +107,12 @@ class Index:
         at: int | None = None,
         stale_ok: bool = False,
     ) -> Found:
-        """The places and keys of the best rows."""
+        """The best rows: their addresses, scores and keys."""
         check_limit(limit)
         try:
             reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
             hits = reader.search(query, limit)
-        except FileNotFoundError:  # somebody has emptied the cache under us
+        except FileNotFoundError:  # somebody has emptied the cache meanwhile
             self._context.opener.forget()
             reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
             hits = reader.search(query, limit)
@@ -132,7 +132,7 @@ class Index:
     def _reader(
         self, where: str | None, freshness: str, at: int | None, *, stale_ok: bool
     ) -> tuple[Reader, int, bool]:
-        """What to search, the snapshot that it reflects, and whether it should be a later one."""
+        """A reader, the snapshot that its hits reflect, and whether that is too old."""
         check_freshness(freshness)
         progress = self._progress()
         if progress.watermark is None:
@@ -182,7 +182,7 @@ class Index:
         def make() -> Reader:
             if where is not None:
                 whole = self._open(progress, at, None, tail=tail)
-                return whole.narrowed(matching_places(self._runtime, whole.snapshot, where))
+                return whole.narrowed(matching_rows(self._runtime, whole.snapshot, where))
             snapshot = index_at(self._runtime, self._job_id, self._source(), self.definition, at)
             most = self._runtime.settings.tail_rows
             if tail and snapshot.tail_rows > most:
@@ -237,7 +237,7 @@ class Index:
         return self._context.jobs.status(self.table, self.name)
 
     def status(self) -> IndexStatus:
-        """How it is."""
+        """Its state, size and lag."""
         job, last_change = self._job_status(), self._progress().changed
         return status_of(self._runtime, job, self._source(), self.definition, last_change)
 
@@ -265,7 +265,7 @@ class Index:
         self._context.jobs.wait(self.table, self.name, snapshot, timeout)
 
     def rebuild(self) -> None:
-        """Build all of it anew, here and now, from the table's rows; searches go on meanwhile."""
+        """Rebuild it from the table's rows, here and now; searches go on meanwhile."""
         if self._progress().watermark is None:
             self.wait()
         Maintenance(self._runtime, self._context.begin, self._job_id).rebuild()
@@ -294,16 +294,16 @@ class Index:
 
 
 def check_freshness(freshness: object) -> None:
-    """Refuse what is none."""
+    """Raise unless freshness is "indexed" or "latest"."""
     if freshness not in (INDEXED, LATEST):
         raise InvalidError(f'freshness is "indexed" or "latest", not {show(freshness)}')
 
 
 def check_limit(limit: object) -> None:
-    """Refuse what is no number of rows."""
+    """Raise unless a limit is a number of rows that a search may return."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
         raise InvalidError(f"a limit is a whole number from 1 to {MOST}, not {show(limit)}")
 
 
 class TailTooLongError(UnavailableError):
-    """There is too much that the index does not have yet."""
+    """More rows are not indexed yet than a search may read."""

@@ -1,7 +1,7 @@
 """What a search sees: the segments of an index at a snapshot, and what the table says of them.
 
-Always true: a snapshot is complete and never changes. Rows that were deleted up to its snapshot are
-in `gone`; rows of files that no segment names are its tail, which the index does not have yet.
+Always true: it is complete and never changes. Rows that were deleted up to the snapshot are in
+`gone`; rows of files that no segment names are its tail, which is not indexed yet.
 """
 
 from __future__ import annotations

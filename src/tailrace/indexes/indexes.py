@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from tailrace.indexes.index import (
     check_limit,
 )
 from tailrace.indexes.kinds import KINDS
-from tailrace.indexes.results import Found
+from tailrace.indexes.results import Found, to_table
 from tailrace.indexes.table_rows import read_rows
 from tailrace.indexes.text.kind import FullText
 from tailrace.indexes.vectors.kind import Vector
@@ -32,8 +32,7 @@ from tailrace.store.schema import fold
 if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction
 
-Trigger = str | Mapping[str, Any] | None
-# Rows of each index that are put together to one list.
+# Rows of each index that go into a fused list: so many times the limit, and at least so many.
 _CANDIDATES = 4
 _AT_LEAST = 50
 
@@ -69,16 +68,16 @@ class Indexes:
     def named(self, name: str) -> Index:
         """By its name alone, or with its table before it: `sales.orders.note_ft`."""
         table, dot, last = name.rpartition(".")
-        found = [
+        matching = [
             index
             for index in self.all()
             if fold(index.name) == fold(last or name)
             and (not dot or index.table in (home_of(table),))
         ]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            shown = ", ".join(f"{index.table}.{index.name}" for index in found)
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            shown = ", ".join(f"{index.table}.{index.name}" for index in matching)
             raise InvalidError(f"several indexes are called {name!r}: write one of {shown}")
         raise NotFoundError(f"there is no index {name!r}", fix=Fix(Action.LIST_INDEXES))
 
@@ -120,21 +119,21 @@ class Indexes:
             raise InvalidError("a search needs text=, vector=, or both")
         check_limit(limit)
         check_freshness(freshness)
-        found = {kind: self._one(table, kind) for kind in asked}
+        indexes = {kind: self._one(table, kind) for kind in asked}
         if len(asked) == 1:
-            ((kind, index),) = found.items()
+            ((kind, index),) = indexes.items()
             return index.search(
                 asked[kind], limit, where=where, columns=columns, freshness=freshness, at=at
             )
         if at is None:
-            at = min(index.snapshot_for(freshness) for index in found.values())
+            at = min(index.snapshot_for(freshness) for index in indexes.values())
         deep = min(max(limit * _CANDIDATES, _AT_LEAST), MOST)
-        lists = [found[kind].find(query, deep, where=where, at=at) for kind, query in asked.items()]
-        return self._fused(found[FullText.name], lists, limit, columns)
+        lists = [
+            indexes[kind].find(query, deep, where=where, at=at) for kind, query in asked.items()
+        ]
+        return to_table(self._runtime, self._fused(lists, limit), columns=columns)
 
-    def _fused(
-        self, index: Index, lists: list[Found], limit: int, columns: Sequence[str] | None
-    ) -> pa.Table:
+    def _fused(self, lists: list[Found], limit: int) -> Found:
         files, positions, scores = rank_fusion([one.hits for one in lists], limit)
         first = lists[0]
         snapshot = first.reader.snapshot
@@ -142,15 +141,15 @@ class Indexes:
         keys = read_rows(self._runtime, snapshot, hits, snapshot.table.key_columns)
         if not snapshot.table.key:
             keys = pa.table({})
-        return index.result(replace(first, hits=replace(hits, keys=keys)), columns=columns)
+        return replace(first, hits=replace(hits, keys=keys))
 
     def _one(self, table: str, kind: str) -> Index:
-        found = [index for index in self.of_table(table) if index.using == kind]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        matching = [index for index in self.of_table(table) if index.using == kind]
+        if len(matching) == 1:
+            return matching[0]
+        if not matching:
             raise NotFoundError(f"{table} has no {kind} index: lake.create_index(…) makes one")
-        names = ", ".join(index.name for index in found)
+        names = ", ".join(index.name for index in matching)
         raise InvalidError(
             f"{table} has several {kind} indexes ({names}): search one with lake.index(…).search(…)"
         )

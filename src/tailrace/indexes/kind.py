@@ -73,14 +73,44 @@ class Searcher(ABC):
         raise NotImplementedError  # but for kinds that have highlights
 
 
+class Training(Protocol):
+    """Finds the centroids that a large index is divided by, and keeps searches exact enough."""
+
+    def train(
+        self,
+        runtime: Runtime,
+        txn: Transaction,
+        job_id: int,
+        definition: Definition,
+        table: TableInfo,
+        pieces: Sequence[Piece],
+        rows: int | None = None,
+    ) -> Centroids | None:
+        """New centroids for the rows of some pieces, from a sample of them.
+
+        `rows` is how many can be found, if that is known. None if they are too few.
+        """
+
+    def load(self, definition: Definition, directory: Path) -> Any:
+        """Centroids out of their files."""
+
+    def is_uneven(self, opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> bool:
+        """Whether rows that came since the training are in few of the lists."""
+
+    def calibrate(self, runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
+        """Measure with all rows how many lists a search has to look at."""
+
+
 class IndexKind(ABC):
     """One kind of index; see the module."""
 
     name: ClassVar[str]  # that `using=` and the catalog have
     options_type: ClassVar[type[Options]]
     query_type: ClassVar[str]  # what it is searched for, as Spark names the type
+    query_name: ClassVar[str]  # what the argument is called in SQL
+    query_example: ClassVar[str]  # as SQL writes it
     has_highlights: ClassVar[bool] = False
-    # Whether indexes with many rows are divided by centroids, which are trained from a sample.
+    # Whether large indexes are divided by centroids, which are trained from a sample.
     is_trained: ClassVar[bool] = False
     # Whether tasks may share a row group, because indexing rows takes longer than reading them.
     shares_row_groups: ClassVar[bool] = True
@@ -94,6 +124,11 @@ class IndexKind(ABC):
     @abstractmethod
     def format(self) -> str:
         """What writes segments now; those of another format are rebuilt."""
+
+    @property
+    def training(self) -> Training:
+        """How it is trained, if it is."""
+        raise NotImplementedError
 
     @abstractmethod
     def check_installed(self) -> None:
@@ -154,33 +189,3 @@ class IndexKind(ABC):
         temporary: Callable[[], Path],
     ) -> Searcher:
         """Searches opened segments; `temporary` makes a directory on their disk."""
-
-    # --- training, for kinds that are trained -----------------------------------------------
-
-    def train(
-        self,
-        runtime: Runtime,
-        txn: Transaction,
-        job_id: int,
-        definition: Definition,
-        table: TableInfo,
-        pieces: Sequence[Piece],
-        rows: int | None = None,
-    ) -> Centroids | None:
-        """New centroids for the rows of some pieces, `rows` of them if that is known.
-
-        None if they are too few.
-        """
-        raise NotImplementedError
-
-    def load_centroids(self, definition: Definition, directory: Path) -> Any:
-        """Centroids out of their files."""
-        raise NotImplementedError
-
-    def is_uneven(self, opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> bool:
-        """Whether rows that came since these were trained are in few of the lists."""
-        raise NotImplementedError
-
-    def calibrate(self, runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
-        """Measure how many lists a search has to look at, with all rows of an index."""
-        raise NotImplementedError

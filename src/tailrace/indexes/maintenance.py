@@ -1,8 +1,8 @@
-"""What is done for an index beside its iterations: merges, new centroids, calibration.
+"""What is done for an index between its iterations: merges, new centroids, calibration.
 
-Always true: upkeep changes how an index is stored, never what it finds. It builds segments out of
-the table's rows that some segments find, and puts them in their place in one commit; if one of
-them was replaced meanwhile, it gives up. Iterations and searches go on all the while.
+Always true: maintenance changes how an index is stored, never what it finds. It rebuilds segments
+from the table's rows and swaps them in one commit; if one of them was replaced meanwhile, it gives
+up. Iterations and searches go on all the while.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ log = get_logger("tailrace.indexes")
 
 Begin = Callable[[], "Transaction"]
 
-# Segments up to so many rows are of one size: below, it is not worth telling them apart.
+# Segments with fewer rows are all in the smallest tier.
 _SMALLEST = 1_000
-# Larger ones are not merged any more: what comes of several would be as many again.
+# Larger segments are not merged: building would split the result again.
 _LARGEST, _LARGEST_BYTES = SEGMENT_ROWS // 4, SEGMENT_BYTES // 4
 # The share of deleted rows from which a segment is built anew.
 _DELETED = 0.2
-# How much larger an index may be than when its centroids were found, and its probes tried out.
+# How many times as many rows an index may have as when it was trained, and calibrated.
 _OUTGROWN, _CALIBRATED = 4.0, 1.5
 _ROUNDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexJob:
-    """An index, as its job says it."""
+    """An index as the job log has it."""
 
     id: int
     table_id: int
@@ -74,34 +74,34 @@ def find_job(connection: sa.Connection, job_id: int) -> IndexJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """Segments to be replaced by new ones."""
+class Rebuild:
+    """Segments to rebuild from the table."""
 
     reason: str
     segments: tuple[Segment, ...]
-    trains: bool = False
+    trains: bool = False  # whether with new centroids
 
 
 def tend(runtime: Runtime, begin: Begin, job_id: int, stopped: Callable[[], bool]) -> None:
-    """Do what an index needs at the moment; nothing, if somebody else does."""
-    upkeep = Maintenance(runtime, begin, job_id)
+    """Do what an index needs now; give up if another process is doing it."""
+    maintenance = Maintenance(runtime, begin, job_id)
     try:
         for _ in range(_ROUNDS):
-            if stopped() or not upkeep.run_once():
+            if stopped() or not maintenance.run_once():
                 break
         if not stopped():
-            upkeep.calibrate()
+            maintenance.calibrate()
     except (ConflictError, NotFoundError) as error:
-        log.info("upkeep given up", job_id=job_id, reason=str(error)[:200])
+        log.info("index maintenance given up", job_id=job_id, reason=str(error)[:200])
 
 
 class Maintenance:
-    """The upkeep of one index."""
+    """The maintenance of one index."""
 
     def __init__(self, runtime: Runtime, begin: Begin, job_id: int) -> None:
         self._runtime, self._begin, self._job_id = runtime, begin, job_id
 
-    def _state(self) -> tuple[IndexJob, IndexSnapshot] | None:
+    def _current(self) -> tuple[IndexJob, IndexSnapshot] | None:
         with self._runtime.database.read() as connection:
             job = find_job(connection, self._job_id)
         if job.watermark is None:
@@ -112,11 +112,11 @@ class Maintenance:
         return job, snapshot
 
     def run_once(self) -> bool:
-        """Do the most urgent work, if there is any."""
-        found = self._state()
-        if found is None:
+        """Do the most urgent rebuild; False if none is needed."""
+        current = self._current()
+        if current is None:
             return False
-        job, snapshot = found
+        job, snapshot = current
         work = choose(
             snapshot,
             merge_segments=self._runtime.settings.merge_segments,
@@ -129,16 +129,16 @@ class Maintenance:
 
     def rebuild(self) -> None:
         """Build all segments anew."""
-        found = self._state()
-        if found is not None:
-            job, snapshot = found
+        current = self._current()
+        if current is not None:
+            job, snapshot = current
             is_large = sum(live_rows(snapshot).values()) > self._runtime.settings.exact_rows
             trains = job.definition.kind.is_trained and is_large
-            work = Work(reason="rebuild", segments=snapshot.parts.segments, trains=trains)
+            work = Rebuild(reason="rebuild", segments=snapshot.parts.segments, trains=trains)
             self._replace(job, snapshot, work)
             self.calibrate()
 
-    def _replace(self, job: IndexJob, snapshot: IndexSnapshot, work: Work) -> None:
+    def _replace(self, job: IndexJob, snapshot: IndexSnapshot, work: Rebuild) -> None:
         runtime, definition = self._runtime, job.definition
         pieces = self._pieces(snapshot, work)
         with self._begin() as txn:
@@ -147,7 +147,7 @@ class Maintenance:
                 centroids = snapshot.parts.newest_centroids
                 if work.trains:
                     rows = round(sum(live_rows(snapshot).values()))
-                    centroids = definition.kind.train(
+                    centroids = definition.kind.training.train(
                         runtime, txn, job.id, definition, snapshot.table, pieces, rows
                     )
                     if centroids is None and work.reason != "rebuild":
@@ -181,10 +181,10 @@ class Maintenance:
             rows=sum(segment.rows for segment in built),
         )
 
-    def _pieces(self, snapshot: IndexSnapshot, work: Work) -> list[Piece]:
-        """The rows that are still there of some segments.
+    def _pieces(self, snapshot: IndexSnapshot, work: Rebuild) -> list[Piece]:
+        """The live rows of some segments.
 
-        By the files where segments have them whole; by their row maps where they share files.
+        By the files where segments have them whole; by row addresses where they share files.
         """
         own = {segment.id for segment in work.segments}
         others = {
@@ -213,14 +213,14 @@ class Maintenance:
         return pieces
 
     def calibrate(self) -> None:
-        """Try out how many lists to look at, if the index has grown since that was last done.
+        """Measure again how many lists a search looks at, if the index has grown since.
 
-        If what came is unlike what was there, most of it is in few lists: then new ones are found.
+        Rows that are unlike the older ones end up in few lists: then it is trained anew.
         """
-        found = self._state()
-        if found is None or not found[0].definition.kind.is_trained:
+        current = self._current()
+        if current is None or not current[0].definition.kind.is_trained:
             return
-        job, snapshot = found
+        job, snapshot = current
         newest = snapshot.parts.newest_centroids
         rows = sum(
             segment.rows
@@ -229,21 +229,21 @@ class Maintenance:
         )
         if newest is None or rows <= newest.calibrated_rows * _CALIBRATED:
             return
-        kind, opener = job.definition.kind, self._opener()
+        training, opener = job.definition.kind.training, self._opener()
         has_grown = rows > newest.trained_rows * _CALIBRATED
-        if has_grown and kind.is_uneven(opener, snapshot, newest):
-            work = Work(reason="uneven lists", segments=snapshot.parts.segments, trains=True)
+        if has_grown and training.is_uneven(opener, snapshot, newest):
+            work = Rebuild(reason="uneven lists", segments=snapshot.parts.segments, trains=True)
             self._replace(job, snapshot, work)
         else:
-            kind.calibrate(self._runtime, opener.open(snapshot, tail=False), newest)
+            training.calibrate(self._runtime, opener.open(snapshot, tail=False), newest)
 
     def _opener(self) -> Opener:
         cache = SegmentCache(limit=self._runtime.settings.cache_bytes)
         return Opener(self._runtime.storage, cache)
 
 
-def choose(snapshot: IndexSnapshot, *, merge_segments: int, exact_rows: int) -> Work | None:
-    """What is most urgent: what can't be read, then lists, then deletes, then many segments."""
+def choose(snapshot: IndexSnapshot, *, merge_segments: int, exact_rows: int) -> Rebuild | None:
+    """The most urgent rebuild: of old formats, then lists, deleted rows, many segments."""
     every = snapshot.parts.segments
     kind = snapshot.definition.kind
     old = tuple(one for one in every if one.path and one.format != kind.format)
@@ -251,21 +251,21 @@ def choose(snapshot: IndexSnapshot, *, merge_segments: int, exact_rows: int) -> 
     if old:
         # With centroids of the new format, too.
         trains = kind.is_trained and sum(live.values()) > exact_rows
-        return Work(reason="format", segments=old, trains=trains)
+        return Rebuild(reason="format", segments=old, trains=trains)
     if kind.is_trained:
         work = _outgrown(snapshot, sum(live.values()), exact_rows)
         if work is not None:
             return work
     for one in every:
         if one.rows and live[one.id] < one.rows * (1 - _DELETED):
-            return Work(reason="deleted rows", segments=(one,))
+            return Rebuild(reason="deleted rows", segments=(one,))
     tiers: dict[int, list[Segment]] = {}
     for one in every:
         if live[one.id] <= _LARGEST and one.size <= _LARGEST_BYTES:
             tiers.setdefault(_tier(live[one.id], merge_segments), []).append(one)
     for tier in sorted(tiers):
         if len(tiers[tier]) >= merge_segments:
-            return Work(reason="many segments", segments=tuple(tiers[tier]))
+            return Rebuild(reason="many segments", segments=tuple(tiers[tier]))
     return None
 
 
@@ -273,11 +273,11 @@ def _tier(rows: float, factor: int) -> int:
     return int(math.log(max(rows, _SMALLEST) / _SMALLEST, max(2, factor)))
 
 
-def _outgrown(snapshot: IndexSnapshot, rows: float, exact_rows: int) -> Work | None:
+def _outgrown(snapshot: IndexSnapshot, rows: float, exact_rows: int) -> Rebuild | None:
     newest = snapshot.parts.newest_centroids
     if rows <= exact_rows:
         return None
     if newest is None or rows > newest.trained_rows * _OUTGROWN:
-        return Work(reason="lists", segments=snapshot.parts.segments, trains=True)
+        return Rebuild(reason="lists", segments=snapshot.parts.segments, trains=True)
     other = tuple(one for one in snapshot.parts.segments if one.rows and one.centroids != newest.id)
-    return Work(reason="other lists", segments=other) if other else None
+    return Rebuild(reason="other lists", segments=other) if other else None

@@ -1,7 +1,7 @@
-"""An index opened for searching, and what is kept open from one search to the next.
+"""Opens indexes for searching, and keeps them open from one search to the next.
 
-Always true: a reader shows one snapshot, whatever is committed or merged meanwhile. Segments are
-opened once for all readers that use them.
+Always true: a reader shows one snapshot, whatever is committed or merged meanwhile. A segment is
+opened once for all readers that use it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _OPEN_READERS = 4  # states of each
 
 @dataclass(frozen=True, kw_only=True)
 class Hits:
-    """Rows that were found, the best first."""
+    """Rows that were found, the best first: their scores, addresses and keys."""
 
     scores: npt.NDArray[np.float64]
-    files: npt.NDArray[np.int64]  # where they are in the table
+    files: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
     keys: pa.Table
 
@@ -55,7 +55,7 @@ class OpenSegment:
 
 
 class Reader:
-    """Searches one snapshot, or those of its rows that a condition is true of."""
+    """Searches an index at one snapshot, or those of its rows that fulfil a condition."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Reader:
 
     @cached_property
     def live(self) -> int:
-        """How many rows it may find."""
+        """How many rows it can find."""
         return sum(int((~hidden).sum()) for hidden in self._hidden)
 
     def narrowed(self, only: RowSet) -> Reader:
@@ -103,11 +103,11 @@ class Reader:
         columns = self.snapshot.table.key_columns
         return columns, pa.schema([(column.name, column.type) for column in columns])
 
-    def _hits(self, found: list[Hit]) -> Hits:
+    def _hits(self, hits: list[Hit]) -> Hits:
         columns, schema = self._keys
-        scores, orders, positions = zip(*found, strict=True) if found else ((), (), ())
+        scores, orders, positions = zip(*hits, strict=True) if hits else ((), (), ())
         owners, within = np.array(orders, np.int64), np.array(positions, np.int64)
-        files, places = np.empty(len(found), np.int64), np.empty(len(found), np.int64)
+        files, places = np.empty(len(hits), np.int64), np.empty(len(hits), np.int64)
         # Segment by segment, and then in the order of the hits again.
         keys: list[list[pa.Array]] = [[pa.array([], column.type)] for column in columns]
         ranks = [np.empty(0, np.int64)]
@@ -134,11 +134,11 @@ def _hidden(rows: RowAddresses, gone: RowSet, only: RowSet | None) -> npt.NDArra
 
 
 class Opener:
-    """Opens segments, and keeps the latest of them and of the readers."""
+    """Opens segments, and keeps the readers that were used last."""
 
     def __init__(self, storage: Storage, cache: SegmentCache) -> None:
         self._storage, self._cache = storage, cache
-        # What a reader uses is open; what none uses any more goes with the last that did.
+        # A segment is closed with the last reader that uses it.
         self._segments: WeakValueDictionary[Hashable, OpenSegment] = WeakValueDictionary()
         self._centroids: _Latest[Any] = _Latest(_OPEN_READERS)
         self._jobs: _Latest[_Latest[Reader]] = _Latest(_OPEN_JOBS)
@@ -149,12 +149,12 @@ class Opener:
         return own.get(key, make)
 
     def forget(self) -> None:
-        """Begin anew: somebody has removed files that were open."""
+        """Forget all that is open: somebody has removed the files."""
         self._jobs.clear()
         self._segments.clear()
 
     def open(self, snapshot: IndexSnapshot, *, tail: bool) -> Reader:
-        """A reader of a snapshot; with its tail, if that is wanted."""
+        """A reader of a snapshot, on request with the tail that is not indexed yet."""
         segments = [self._opened(snapshot, one) for one in snapshot.parts.segments if one.path]
         if tail and snapshot.tail_rows:
             segments += self._open_tail(snapshot)
@@ -162,10 +162,10 @@ class Opener:
 
     def _opened(self, snapshot: IndexSnapshot, segment: Segment) -> OpenSegment:
         key = (segment.checksum, snapshot.definition)
-        found = self._segments.get(key)
-        if found is None:
-            found = self._segments[key] = self._open(snapshot, segment)
-        return found
+        opened = self._segments.get(key)
+        if opened is None:
+            opened = self._segments[key] = self._open(snapshot, segment)
+        return opened
 
     def read(self, stored: Segment | Centroids, read: Callable[[Path], T]) -> T:
         """Read something of the files of a segment, or of centroids."""
@@ -199,11 +199,11 @@ class Opener:
         """Centroids as their kind uses them."""
         return self._centroids.get(
             (centroids.checksum, definition),
-            lambda: self.read(centroids, lambda at: definition.kind.load_centroids(definition, at)),
+            lambda: self.read(centroids, lambda at: definition.kind.training.load(definition, at)),
         )
 
     def _open_tail(self, snapshot: IndexSnapshot) -> list[OpenSegment]:
-        """Segments of what the index does not have yet, in a directory of their own."""
+        """The tail, indexed into segments in a temporary directory."""
         place = self._cache.temporary()
         beside = Storage(f"{place}/")
         builder = Builder(
@@ -228,7 +228,7 @@ class Opener:
 
 
 class _Beside:
-    """Reads the lake's objects, and writes elsewhere: what is never to be a part of the lake."""
+    """Reads from the lake, writes elsewhere: for segments that never become a part of the lake."""
 
     def __init__(self, lake: Storage, beside: Storage) -> None:
         self.open_read, self.open_write, self.sync = lake.open_read, beside.open_write, beside.sync
@@ -248,9 +248,9 @@ class _Latest(Generic[T]):
             if key in self._held:
                 self._held.move_to_end(key)
                 return self._held[key]
-        made = make()  # outside of the lock: others search meanwhile
+        value = make()  # outside of the lock: others search meanwhile
         with self._lock:
-            kept = self._held.setdefault(key, made)
+            kept = self._held.setdefault(key, value)
             while len(self._held) > self._most:
                 self._held.popitem(last=False)
         return kept

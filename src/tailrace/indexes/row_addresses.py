@@ -1,4 +1,4 @@
-"""Which row stands at which position of a segment: its place in the table, and its key."""
+"""The address in the table (file and position), and the key, of each row of a segment."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tailrace.store.schema import FILE, POS, Column
 
 NAME = "rows.parquet"
 Numbers = npt.NDArray[np.int64]
-# What is gone of a data file: positions, or None for all of it.
+# Some rows of a table: by data file their positions, or None for all rows of the file.
 RowSet = Mapping[int, Positions | None]
 
 
 def write_rows(directory: Path, files: Numbers, positions: Numbers, keys: pa.Table) -> None:
-    """Write the map of a segment; both numbers mostly count up, and then take next to nothing."""
+    """Write the addresses of a segment; numbers that count up take next to no space."""
     table = pa.table([pa.array(files), pa.array(positions)], names=[FILE, POS])
     for name, array in zip(keys.column_names, keys.columns, strict=True):
         table = table.append_column(name, array)
@@ -40,13 +40,13 @@ def write_rows(directory: Path, files: Numbers, positions: Numbers, keys: pa.Tab
 
 
 def key_name(column: Column) -> str:
-    """What a key column is called in a segment: by its id, for it may be renamed."""
+    """What a key column is called in a segment: by its id, since it may be renamed."""
     return f"c{column.id}"
 
 
 @dataclass(frozen=True)
 class RowAddresses:
-    """The map of an open segment."""
+    """The row addresses of an open segment, by position."""
 
     files: Numbers
     positions: Numbers
@@ -62,8 +62,8 @@ class RowAddresses:
         return len(self.files)
 
     @cached_property
-    def _by_place(self) -> tuple[Numbers, Mapping[int, tuple[int, int]], Numbers]:
-        """Positions in the segment by place; each file's range of them; positions in files."""
+    def _by_address(self) -> tuple[Numbers, Mapping[int, tuple[int, int]], Numbers]:
+        """Positions by address in the segment; each file's range of them; positions in files."""
         order = np.lexsort((self.positions, self.files))
         sorted_files = self.files[order]
         keys, starts = np.unique(sorted_files, return_index=True)
@@ -74,25 +74,25 @@ class RowAddresses:
         }
         return order, ranges, self.positions[order]
 
-    def find(self, places: RowSet) -> npt.NDArray[np.bool_]:
-        """Which of its rows are at these places."""
-        order, ranges, sorted_positions = self._by_place
-        found = np.zeros(len(self), bool)
+    def find(self, rows: RowSet) -> npt.NDArray[np.bool_]:
+        """Which of its rows are among these."""
+        order, ranges, sorted_positions = self._by_address
+        is_found = np.zeros(len(self), bool)
         for key, (start, stop) in ranges.items():
-            if key not in places:
+            if key not in rows:
                 continue
-            wanted = places[key]
+            wanted = rows[key]
             if wanted is None:
-                found[order[start:stop]] = True
+                is_found[order[start:stop]] = True
             elif len(wanted):
                 held = sorted_positions[start:stop]
                 at = np.minimum(np.searchsorted(wanted, held), len(wanted) - 1)
-                found[order[start:stop][wanted[at] == held]] = True
-        return found
+                is_found[order[start:stop][wanted[at] == held]] = True
+        return is_found
 
     def by_file(self, rows: npt.NDArray[np.bool_]) -> dict[int, Positions]:
-        """The places of some of its rows."""
-        order, ranges, sorted_positions = self._by_place
+        """The addresses of some of its rows."""
+        order, ranges, sorted_positions = self._by_address
         wanted = rows[order]
         return {
             key: sorted_positions[start:stop][wanted[start:stop]]
@@ -101,12 +101,12 @@ class RowAddresses:
         }
 
     def key_values(self, positions: Numbers, columns: Sequence[Column]) -> list[pa.Array]:
-        """The keys of some rows, a column each, with the types that they have now."""
-        found, chosen = [], pa.array(positions)
+        """The keys of some rows, a column each, in the types that the columns have now."""
+        arrays, chosen = [], pa.array(positions)
         for column in columns:
             held = self.keys.column(key_name(column))
             # Of one chunk, unless that were too large; Arrow is quicker with an array.
             one = held.num_chunks == 1
             values = held.chunk(0).take(chosen) if one else held.take(chosen).combine_chunks()
-            found.append(values if values.type == column.type else values.cast(column.type))
-        return found
+            arrays.append(values if values.type == column.type else values.cast(column.type))
+        return arrays

@@ -111,20 +111,20 @@ def _numbers(connection: sa.Connection, count: int) -> range:
     return range(last - count + 1, last + 1)
 
 
-def enter_centroids(connection: sa.Connection, job_id: int, made: Centroids) -> Centroids:
+def enter_centroids(connection: sa.Connection, job_id: int, new: Centroids) -> Centroids:
     """Add centroids; returns them with their id."""
     (number,) = _numbers(connection, 1)
     values = {
-        "path": made.path,
-        "size_bytes": made.size,
-        "checksum": made.checksum,
-        "lists": made.lists,
-        "trained_rows": made.trained_rows,
-        "probes": made.probes,
-        "calibrated_rows": made.calibrated_rows,
+        "path": new.path,
+        "size_bytes": new.size,
+        "checksum": new.checksum,
+        "lists": new.lists,
+        "trained_rows": new.trained_rows,
+        "probes": new.probes,
+        "calibrated_rows": new.calibrated_rows,
     }
     connection.execute(sa.insert(t.centroids).values(centroids_id=number, job_id=job_id, **values))
-    return replace(made, id=number)
+    return replace(new, id=number)
 
 
 def check_centroids(connection: sa.Connection, used: Centroids | None) -> None:

@@ -1,4 +1,4 @@
-"""Rows of the table that a search is about: which fulfil a condition, and what they hold."""
+"""The table's rows for a search: those that fulfil its condition, and the columns of its hits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
 
 
-def matching_places(runtime: Runtime, snapshot: IndexSnapshot, where: object) -> RowSet:
-    """Where the rows are that a condition is true of."""
+def matching_rows(runtime: Runtime, snapshot: IndexSnapshot, where: object) -> RowSet:
+    """The rows that a condition is true of."""
     if not isinstance(where, str) or not where.strip():
         raise InvalidError(f"where is a condition in Spark SQL, not {show(where)}")
 

@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.indexes.kinds import KINDS
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.fixes import in_sql
 from tailrace.sql.literals import NotALiteralError, value_of
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
     from tailrace.indexes.index import Index
     from tailrace.lake import Lake
 
+_KINDS = {f"{name}_search": kind for name, kind in KINDS.items()}
 # What each function is called with. The first two are needed, the first three go without names.
 FUNCTIONS = {
-    "fulltext_search": ("index", "query", "limit", "where", "freshness", "at", "highlight"),
-    "vector_search": ("index", "vector", "limit", "where", "freshness", "at"),
+    function: (
+        *("index", kind.query_name, "limit", "where", "freshness", "at"),
+        *(("highlight",) if kind.has_highlights else ()),
+    )
+    for function, kind in _KINDS.items()
 }
-_KINDS = {"fulltext_search": "fulltext", "vector_search": "vector"}
-_SEARCHED = {"fulltext_search": "'late delivery'", "vector_search": "array(0.1, 0.2)"}
 _NEEDED, _UNNAMED = 2, 3
 _TEXTS = ("index", "query", "where", "freshness")
 _NUMBERS = ("limit", "at")
@@ -106,11 +109,9 @@ class Call:
             raise self.fault(f"there is no index {name}{near}", "index", hint=hint) from error
         except InvalidError as error:
             raise self.fault(error.said(in_sql), "index") from error
-        if index.using != _KINDS[self.function]:
-            (right,) = (one for one, kind in _KINDS.items() if kind == index.using)
-            raise self.fault(
-                f"{name} is a {index.using} index", "index", hint=_example(right, name)
-            )
+        if index.using != _KINDS[self.function].name:
+            hint = _example(f"{index.using}_search", name)
+            raise self.fault(f"{name} is a {index.using} index", "index", hint=hint)
         return index
 
     def _value(self, name: str, args: Mapping[str, Any]) -> Any:
@@ -136,7 +137,7 @@ class Call:
 
 
 def _example(function: str, index: str = "name") -> str:
-    return f"write {function}('{index}', {_SEARCHED[function]}, 10)"
+    return f"write {function}('{index}', {_KINDS[function].query_example}, 10)"
 
 
 def _wanted(name: str) -> tuple[type, str]:

@@ -48,7 +48,7 @@ class FullText(IndexKind):
 
     name = "fulltext"
     options_type = TextOptions
-    query_type = "string"
+    query_type, query_name, query_example = "string", "query", "'late delivery'"
     has_highlights = True
 
     @property

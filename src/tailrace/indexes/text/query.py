@@ -1,4 +1,4 @@
-"""What users search for, as text: parsed to a tree, and from there to tantivy's queries.
+"""Parses what users search for to a tree, and makes tantivy's queries of that.
 
 late delivery            either word, both are better
 +late -delivery          the first one must, the second must not be there
@@ -38,7 +38,7 @@ _FUZZY = re.compile(r"(?P<text>.+)~(?P<distance>\d*)$")
 
 
 class Occurs(Enum):
-    """What a clause is to the rows that are found."""
+    """Whether rows should, must or must not have a clause."""
 
     SHOULD = tantivy.Occur.Should
     MUST = tantivy.Occur.Must
@@ -47,7 +47,7 @@ class Occurs(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A word, or several one after the other."""
+    """A word, or several in a row."""
 
     text: str
     column: str | None = None
@@ -59,27 +59,27 @@ class Words:
 
 @dataclass(frozen=True)
 class Group:
-    """Clauses."""
+    """Clauses, each with its role."""
 
     clauses: tuple[tuple[Occurs, Group | Words], ...]
 
 
 def parse(text: object) -> Group:
-    """A query as a tree; one that cannot be read is an InvalidError."""
+    """A query as a tree; InvalidError if it cannot be read."""
     if not isinstance(text, str):
         raise InvalidError(f"a full-text index is searched for text, not for {show(text)}")
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidError("the query is not Unicode text") from None
-    found = _Parser(text).whole()
-    if not any(occurs is not Occurs.MUST_NOT for occurs, _ in found.clauses):
+    tree = _Parser(text).whole()
+    if not any(occurs is not Occurs.MUST_NOT for occurs, _ in tree.clauses):
         raise InvalidError(
             f"the query {show(text)} has no word to search for"
-            if not found.clauses
+            if not tree.clauses
             else f"the query {show(text)} only says what must not be there: add a word that must"
         )
-    return found
+    return tree
 
 
 class _Parser:
@@ -114,13 +114,13 @@ class _Parser:
         return False
 
     def whole(self) -> Group:
-        found = self._group(0)
+        tree = self._group(0)
         if self._next is not None:
             raise self._wrong("a parenthesis is closed that was not opened")
-        return found
+        return tree
 
     def _group(self, depth: int) -> Group:
-        """Clauses until the end; OR between them is as good as nothing."""
+        """Clauses up to the end or a parenthesis; OR between them changes nothing."""
         if depth > 50:
             raise self._wrong("too many parentheses inside each other")
         clauses: list[tuple[Occurs, Group | Words]] = []
@@ -215,23 +215,23 @@ class QueryMaker:
         }
 
     def make(self, text: object) -> tantivy.Query:
-        """A query out of what a user searches for."""
-        made = self._group(parse(text))
-        if made is None:
+        """Tantivy's query for what a user searches for."""
+        query = self._group(parse(text))
+        if query is None:
             raise InvalidError(f"the query {text!r} has no word to search for")
-        return made
+        return query
 
     def _group(self, group: Group) -> tantivy.Query | None:
-        made = []
+        clauses = []
         for occurs, inner in group.clauses:
             query = self._group(inner) if isinstance(inner, Group) else self._any_column(inner)
             if query is None and occurs is Occurs.MUST:
                 query = tantivy.Query.empty_query()  # a word that no text can have
             if query is not None:
-                made.append((occurs.value, query))
-        if not any(occurs is not tantivy.Occur.MustNot for occurs, _ in made):
+                clauses.append((occurs.value, query))
+        if not any(occurs is not tantivy.Occur.MustNot for occurs, _ in clauses):
             return None
-        return tantivy.Query.boolean_query(made)
+        return tantivy.Query.boolean_query(clauses)
 
     def _any_column(self, words: Words) -> tantivy.Query | None:
         columns = list(self._columns.values())
@@ -243,15 +243,13 @@ class QueryMaker:
                     f'colon, quote it: "{words.column}:{words.text}"'
                 )
             columns = [self._columns[words.column.casefold()]]
-        made = []
+        queries = []
         for field, weight in columns:
             query = self._in_field(words, field)
             if query is not None:
                 boosted = query if weight == 1 else tantivy.Query.boost_query(query, weight)
-                made.append((tantivy.Occur.Should, boosted))
-        if not made:
-            return None
-        return made[0][1] if len(made) == 1 else tantivy.Query.boolean_query(made)
+                queries.append(boosted)
+        return _any_of(queries) if queries else None
 
     def _in_field(self, words: Words, field: str) -> tantivy.Query | None:
         if words.is_prefix:
@@ -267,19 +265,19 @@ class QueryMaker:
             return tantivy.Query.phrase_query(self.schema, field, list(tokens), slop=words.slop)
         if words.is_phrase:
             raise InvalidError("this index was made without positions: it finds no phrases")
-        return self._all([self._term(field, token) for token in tokens])
+        return _all_of([self._term(field, token) for token in tokens])
 
     def _fuzzy(self, words: Words, field: str) -> tantivy.Query:
-        """Words like these, or like their stems: the index has stems, of words like them."""
+        """Words like these, or like their stems: of similar words, the index has the stems."""
         forms = [self._words.analyze(words.text), self._plain.analyze(words.text)]
-        made = []
+        queries = []
         for tokens in dict.fromkeys(map(tuple, forms)):
             near = [
                 tantivy.Query.fuzzy_term_query(self.schema, field, token, distance=words.distance)
                 for token in tokens
             ]
-            made.append((tantivy.Occur.Should, self._all(near)))
-        return made[0][1] if len(made) == 1 else tantivy.Query.boolean_query(made)
+            queries.append(_all_of(near))
+        return _any_of(queries)
 
     def _term(self, field: str, token: str) -> tantivy.Query:
         option = "position" if self._definition.options.positions else "freq"
@@ -296,12 +294,21 @@ class QueryMaker:
                 self.schema, field, [*map(_literally, before), pattern]
             )
         prefix = tantivy.Query.regex_query(self.schema, field, pattern)
-        return self._all([*(self._term(field, token) for token in before), prefix])
+        return _all_of([*(self._term(field, token) for token in before), prefix])
 
-    def _all(self, queries: list[tantivy.Query]) -> tantivy.Query:
-        if len(queries) == 1:
-            return queries[0]
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in queries])
+
+def _all_of(queries: list[tantivy.Query]) -> tantivy.Query:
+    return _combined(tantivy.Occur.Must, queries)
+
+
+def _any_of(queries: list[tantivy.Query]) -> tantivy.Query:
+    return _combined(tantivy.Occur.Should, queries)
+
+
+def _combined(occur: tantivy.Occur, queries: list[tantivy.Query]) -> tantivy.Query:
+    if len(queries) == 1:
+        return queries[0]
+    return tantivy.Query.boolean_query([(occur, query) for query in queries])
 
 
 def _literally(word: str) -> str:

@@ -127,13 +127,13 @@ class CombinedSegments:
 
     def search(self, query: tantivy.Query, limit: int) -> list[Hit]:
         """The best rows, the best first."""
-        found = []
+        hits = []
         for score, address in self.searcher.search(query, limit, count=False).hits:
             order, where = self._places[address.segment_ord]
             doc = address.doc
             position = where + doc if isinstance(where, int) else int(where[doc])
-            found.append((score, order, position))
-        return found
+            hits.append((score, order, position))
+        return hits
 
 
 def _part(directory: Path, segment_id: str, hidden: Hidden) -> dict[str, Any]:

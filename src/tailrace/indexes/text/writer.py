@@ -80,15 +80,15 @@ class TextWriter:
         meta = json.loads((self._directory / META).read_text())
         if len(meta["segments"]) == 1:
             return [(meta["segments"][0]["segment_id"], 0, self.rows)]
-        found: list[tuple[str, int | None, int]] = []
+        parts: list[tuple[str, int | None, int]] = []
         for part in meta["segments"]:
             order = self._order(meta, part)
             start: int | None = int(order[0])
             if not np.array_equal(order, np.arange(order[0], order[0] + len(order))):
                 np.save(self._directory / order_name(part["segment_id"]), order)
                 start = None
-            found.append((part["segment_id"], start, len(order)))
-        return found
+            parts.append((part["segment_id"], start, len(order)))
+        return parts
 
     def _order(self, meta: dict[str, Any], part: dict[str, Any]) -> npt.NDArray[np.int64]:
         """The positions of a part's documents; it tells them only when alone in an index."""

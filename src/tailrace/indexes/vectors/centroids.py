@@ -53,8 +53,8 @@ def train(options: VectorOptions, sample: Vectors, rows: int) -> Vectors:
         max_points_per_centroid=_PER_LIST,
     )
     kmeans.train(sample)
-    found: Vectors = kmeans.centroids
-    return found
+    centroids: Vectors = kmeans.centroids
+    return centroids
 
 
 def save(directory: Path, centroids: Vectors, sample_unevenness: float) -> list[Path]:
@@ -72,8 +72,8 @@ def first_unevenness(directory: Path) -> float:
 def unevenness_of(quantizer: Any, sample: Vectors) -> float:
     """How uneven the lists of some vectors are."""
     some = np.ascontiguousarray(sample[:: -(-len(sample) // _COUNTED)])
-    _, found = quantizer.search(some, 1)
-    return unevenness(np.bincount(found.ravel(), minlength=quantizer.ntotal))
+    _, lists = quantizer.search(some, 1)
+    return unevenness(np.bincount(lists.ravel(), minlength=quantizer.ntotal))
 
 
 def unevenness(sizes: npt.NDArray[Any]) -> float:

@@ -60,8 +60,8 @@ def to_vectors(column: pa.ChunkedArray, dimension: int) -> Vectors:
     values = array.flatten().to_numpy(zero_copy_only=False)
     if len(values) != len(array) * dimension:
         raise InvalidError(f"a vector has another dimension than the index's {dimension}")
-    made: Vectors = values.reshape(-1, dimension).astype(np.float32, copy=False)
-    return made
+    matrix: Vectors = values.reshape(-1, dimension).astype(np.float32, copy=False)
+    return matrix
 
 
 def nearest(
@@ -72,15 +72,15 @@ def nearest(
     By numpy: for a few hundred queries it takes a third of the time that faiss does.
     """
     lengths = np.einsum("ij,ij->i", vectors, vectors) if options.metric == L2 else None
-    found = []
+    numbers = []
     for start in range(0, len(queries), _AT_ONCE):
         scores = queries[start : start + _AT_ONCE] @ vectors.T
         if lengths is not None:
             scores = 2 * scores - lengths
         some = np.argpartition(scores, -count, axis=1)[:, -count:]
         order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
-        found.append(np.take_along_axis(some, order, axis=1))
-    return np.concatenate(found)
+        numbers.append(np.take_along_axis(some, order, axis=1))
+    return np.concatenate(numbers)
 
 
 def flat_index(options: VectorOptions) -> Any:
@@ -90,23 +90,23 @@ def flat_index(options: VectorOptions) -> Any:
 
 def all_of(index: Any) -> Vectors:
     """The vectors that an index of a few holds."""
-    found: Vectors = index.reconstruct_n(0, index.ntotal)
-    return found
+    vectors: Vectors = index.reconstruct_n(0, index.ntotal)
+    return vectors
 
 
 def query_vector(options: VectorOptions, given: object) -> Vectors:
     """A vector that a user searches for, as a matrix of one row."""
     try:
-        made = np.asarray(given, np.float32)
+        vector = np.asarray(given, np.float32)
     except (TypeError, ValueError, OverflowError):
         raise InvalidError(
             f"a vector index is searched for {options.dimension} numbers, not for {show(given)}"
         ) from None
-    if made.shape != (options.dimension,):
+    if vector.shape != (options.dimension,):
         raise InvalidError(
-            f"the vector has {made.size if made.ndim == 1 else made.shape} elements; "
+            f"the vector has {vector.size if vector.ndim == 1 else vector.shape} elements; "
             f"the index has the dimension {options.dimension}"
         )
-    if not np.isfinite(made).all():
+    if not np.isfinite(vector).all():
         raise InvalidError("the vector has elements that are not finite")
-    return prepared(options, made.reshape(1, -1))
+    return prepared(options, vector.reshape(1, -1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.errors import InvalidError
-from tailrace.indexes.kind import IndexKind, Options
+from tailrace.indexes.kind import IndexKind, Options, Training
 from tailrace.indexes.option_values import number, one_of
 from tailrace.spark_sql.types import spark_type
 from tailrace.store.schema import Column, TableInfo
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from tailrace.indexes.definition import Definition
     from tailrace.indexes.index_snapshot import IndexSnapshot
     from tailrace.indexes.kind import Hidden
-    from tailrace.indexes.reader import Opener, Reader
-    from tailrace.indexes.segment import Centroids
     from tailrace.indexes.vectors.searcher import OpenVectors, VectorSearcher
     from tailrace.indexes.vectors.writer import VectorWriter
-    from tailrace.store.pieces import Piece
-    from tailrace.store.runtime import Runtime
     from tailrace.store.transaction import Transaction
 
 COSINE, INNER_PRODUCT, L2 = "cosine", "inner_product", "l2"
@@ -46,7 +42,7 @@ class Vector(IndexKind):
 
     name = "vector"
     options_type = VectorOptions
-    query_type = "array"
+    query_type, query_name, query_example = "array", "vector", "array(0.1, 0.2)"
     is_trained = True
     shares_row_groups = False  # vectors are as much work to read as to divide
 
@@ -55,6 +51,12 @@ class Vector(IndexKind):
         from tailrace.indexes.vectors.writer import FORMAT
 
         return FORMAT
+
+    @property
+    def training(self) -> Training:
+        from tailrace.indexes.vectors import training
+
+        return training
 
     def check_installed(self) -> None:
         import tailrace.indexes.vectors.load_faiss  # noqa: F401
@@ -138,32 +140,3 @@ class Vector(IndexKind):
 
         probes = {number: one.probes for number, one in snapshot.parts.centroids.items()}
         return VectorSearcher(snapshot.definition.options, segments, probes)
-
-    def train(
-        self,
-        runtime: Runtime,
-        txn: Transaction,
-        job_id: int,
-        definition: Definition,
-        table: TableInfo,
-        pieces: Sequence[Piece],
-        rows: int | None = None,
-    ) -> Centroids | None:
-        from tailrace.indexes.vectors import training
-
-        return training.train(runtime, txn, job_id, definition, table, pieces, rows)
-
-    def load_centroids(self, definition: Definition, directory: Path) -> Any:
-        from tailrace.indexes.vectors import centroids
-
-        return centroids.load(definition.options, directory)
-
-    def is_uneven(self, opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> bool:
-        from tailrace.indexes.vectors import training
-
-        return training.is_uneven(opener, snapshot, centroids)
-
-    def calibrate(self, runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
-        from tailrace.indexes.vectors import training
-
-        training.calibrate(runtime, reader, centroids)

@@ -110,9 +110,9 @@ class VectorSearcher(Searcher):
             widened = float("inf")
         with one_thread():
             while True:
-                found, is_exact = self._search(vector, wanted, widened)
-                if len(found) >= wanted or is_exact:
-                    return found
+                hits, is_exact = self._search(vector, wanted, widened)
+                if len(hits) >= wanted or is_exact:
+                    return hits
                 widened *= 4
 
     def _search(self, query: Vectors, limit: int, widened: float) -> tuple[list[Hit], bool]:

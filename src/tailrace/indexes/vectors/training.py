@@ -1,7 +1,7 @@
-"""Finds the centroids of a vector index, and how many lists its searches look at.
+"""Trains the centroids of a vector index, and finds how many lists its searches look at.
 
-Centroids are entered in the catalog as soon as they are found: those that no segment is divided
-by harm nobody, and a purge removes them.
+This module is the `Training` of its kind. Centroids are entered in the catalog as soon as they are
+found: those that no segment is divided by harm nobody, and a purge removes them.
 """
 
 from __future__ import annotations
@@ -64,28 +64,28 @@ def train(
     if len(sample) < _FEWEST:
         return None
     rows = about if rows is None else rows
-    found = lists.train(options, sample, rows)
-    quantizer = lists.as_index(options, found)
-    probes = _try_out(options, quantizer, sample, rows)
+    trained = lists.train(options, sample, rows)
+    quantizer = lists.as_index(options, trained)
+    probes = _measured_probes(options, quantizer, sample, rows)
     directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
     try:
         path = f"{table.path}{new_object_name(txn.object_owner(), ending='segment')}"
-        files = lists.save(directory, found, lists.unevenness_of(quantizer, sample))
+        files = lists.save(directory, trained, lists.unevenness_of(quantizer, sample))
         size, checksum = write_archive(runtime.storage, path, files)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    made = Centroids(
+    centroids = Centroids(
         path=path,
         size=size,
         checksum=checksum,
-        lists=len(found),
+        lists=len(trained),
         trained_rows=rows,
         probes=probes,
         # A large sample stands for all rows, until the index has grown.
         calibrated_rows=rows if len(sample) * _ENOUGH >= rows else len(sample),
     )
     with runtime.database.write() as connection:
-        return segments.enter_centroids(connection, job_id, made)
+        return segments.enter_centroids(connection, job_id, centroids)
 
 
 def _sample(
@@ -115,8 +115,8 @@ def _sample(
 
     def take(number: int) -> tuple[int, list[Vectors]]:
         own, there, taken = np.random.default_rng(number), 0, []
-        for _, found in read(runtime.storage, looked_at[number], [column]):
-            values = found.column(column.name)
+        for _, rows in read(runtime.storage, looked_at[number], [column]):
+            values = rows.column(column.name)
             if values.null_count:
                 values = values.filter(pc.is_valid(values))
             there += len(values)
@@ -131,28 +131,33 @@ def _sample(
     return prepared(definition.options, sample), rows * there // max(1, count)
 
 
-def _try_out(options: VectorOptions, quantizer: Any, sample: Vectors, rows: int) -> int:
+def _measured_probes(options: VectorOptions, quantizer: Any, sample: Vectors, rows: int) -> int:
     """How many lists to look at, by a sample of so many rows alone.
 
     Of the nearest rows, it has its share: so the fewer there are of them, the fewer of its own are
-    asked for. A small sample is not to be trusted: upkeep tries out again with all rows.
+    asked for. A small sample is not to be trusted: maintenance tries again with all rows.
     """
     count = max(1, round(lists.NEIGHBOURS * len(sample) / max(1, rows)))
     random = np.random.default_rng(2)
     own = np.sort(random.permutation(len(sample))[: lists.SAMPLE_QUERIES])
     queries = sample[own]
     near = nearest(options, queries, sample, count + 1)
-    _, found = quantizer.search(sample[near.ravel()], 1)
+    _, found_lists = quantizer.search(sample[near.ravel()], 1)
     return lists.probes_for(
-        quantizer, queries, _of_others(near, own, found.reshape(near.shape)), options.recall
+        quantizer, queries, _of_others(near, own, found_lists.reshape(near.shape)), options.recall
     )
 
 
-def _of_others(near: _Numbers, own: _Numbers, found: _Numbers) -> _Numbers:
-    """What was found for the neighbours of each query, one less: for itself does not count."""
+def _of_others(near: _Numbers, own: _Numbers, found_lists: _Numbers) -> _Numbers:
+    """The lists of each query's neighbours; -1 for the query itself, which does not count."""
     is_own = near == own[:, None]
     is_own[~is_own.any(axis=1), -1] = True
-    return np.where(is_own | (near < 0), -1, found)
+    return np.where(is_own | (near < 0), -1, found_lists)
+
+
+def load(definition: Definition, directory: Path) -> Any:
+    """Centroids out of their files, as faiss uses them."""
+    return lists.load(definition.options, directory)
 
 
 def is_uneven(opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> bool:
@@ -166,7 +171,7 @@ def is_uneven(opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> 
 
 
 def calibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
-    """Try out anew how many lists to look at, with all vectors of an index."""
+    """Measure with all vectors of an index how many lists a search has to look at."""
     options: VectorOptions = reader.snapshot.definition.options
     indexes = [one.index for one in reader.opened if one.centroids == centroids.id]
     total = sum(index.ntotal for index in indexes)
@@ -183,16 +188,16 @@ def calibrate(runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
     ]
     queries = np.ascontiguousarray(np.stack(chosen), np.float32)
     every = faiss.SearchParametersIVF(nprobe=centroids.lists)
-    scores, near, found = [], [], []
+    scores, near, own_lists = [], [], []
     for start, index in zip(starts, indexes, strict=False):
         some, ids = index.search(queries, lists.NEIGHBOURS + 1, params=every)
         scores.append(some if options.metric == L2 else -some)
         near.append(np.where(ids >= 0, ids + start, -1))
         places = faiss.vector_to_array(index.direct_map.array)  # the list, and where in it
-        found.append(places[np.maximum(ids, 0)] >> 32)
+        own_lists.append(places[np.maximum(ids, 0)] >> 32)
     best = np.argsort(np.hstack(scores), axis=1, kind="stable")[:, : lists.NEIGHBOURS + 1]
     near_all, found_all = (
-        np.take_along_axis(np.hstack(parts), best, axis=1) for parts in (near, found)
+        np.take_along_axis(np.hstack(parts), best, axis=1) for parts in (near, own_lists)
     )
     probes = lists.probes_for(
         indexes[0].quantizer, queries, _of_others(near_all, own, found_all), options.recall

@@ -69,8 +69,8 @@ class VectorWriter:
 
 def whole(half: npt.NDArray[np.float16], middles: Vectors) -> Vectors:
     """Vectors out of how they differ from their centroids."""
-    made: Vectors = half.astype(np.float32) + middles
-    return made
+    vectors: Vectors = half.astype(np.float32) + middles
+    return vectors
 
 
 def _halved(vectors: Vectors, rest: Vectors) -> npt.NDArray[Any]:
@@ -89,11 +89,11 @@ def _halved(vectors: Vectors, rest: Vectors) -> npt.NDArray[Any]:
 
 
 def _lengths(vectors: Vectors) -> Vectors:
-    found: Vectors = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return found
+    lengths: Vectors = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return lengths
 
 
 def read_lists(directory: Path) -> npt.NDArray[np.int64]:
     """The list of each vector of a segment that is divided."""
-    found: npt.NDArray[np.int64] = np.load(directory / LISTS).astype(np.int64)
-    return found
+    lists: npt.NDArray[np.int64] = np.load(directory / LISTS).astype(np.int64)
+    return lists

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, NotFoundError
+from tailrace.indexes.kinds import KINDS
 from tailrace.sql.cursor import Cursor
 from tailrace.sql.fault import Span, nearest
 from tailrace.sql.result import Result, done
@@ -17,11 +18,8 @@ from tailrace.store.transaction import Transaction
 if TYPE_CHECKING:
     from tailrace.lake import Lake
 
-# The options of each kind, and those of the job that keeps an index up to date.
-KINDS = {
-    "FULLTEXT": ("tokenizer", "language", "weights", "positions"),
-    "VECTOR": ("metric", "dimension", "recall"),
-}
+# Kinds as a statement names them, and the options of the job that keeps an index up to date.
+_KINDS = {name.upper(): kind for name, kind in KINDS.items()}
 _OF_A_JOB = ("trigger", "interval", "priority")
 
 
@@ -156,10 +154,10 @@ def _read_definition(
 ) -> CreateIndex:
     """`USING kind (column, …) [WITH (…)]`."""
     cursor.expect("USING")
-    using = cursor.one_of(KINDS)
+    using = cursor.one_of(_KINDS)
     columns = tuple(cursor.columns())
     options = read_options(cursor)
-    options.check((*KINDS[using], *_OF_A_JOB))
+    options.check((*_KINDS[using].option_names, *_OF_A_JOB))
     return CreateIndex(
         cursor=cursor, name=name, if_not_exists=lenient, table=table, using=using, columns=columns,
         options=options,
