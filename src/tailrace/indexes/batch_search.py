@@ -1,4 +1,4 @@
-"""Many searches at once, on Spark: each task opens the index for itself, and searches its share."""
+"""Runs many searches at once on Spark: each task opens the index and searches its share."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def search_many(
     added = pa.schema([*added, *((key.name, key.type) for key in keys)])
     place = queries.columns.index(column)
     storage, cache_bytes = runtime.storage, runtime.settings.cache_bytes
-    # Tasks don't read the table, but for the tail.
+    # Tasks read nothing of the table but the tail.
     needed = {piece.file.key for piece in snapshot.tail}
     files = {key: file for key, file in snapshot.files.items() if key in needed}
     sent = replace(snapshot, files=files, deletes={})

@@ -35,10 +35,10 @@ from tailrace.store.spark_tasks import run_tasks
 # Rows, and bytes of text or vectors, after which a task begins the next segment.
 SEGMENT_ROWS = 4_000_000
 SEGMENT_BYTES = 1024**3
-_STEP = 8_192  # rows between two looks at that
-# Rows that are built here: a Spark job costs more than the work.
+_STEP = 8_192  # rows between two checks of that
+# Up to so many rows are built here: starting a Spark job takes longer.
 _LOCAL_ROWS = 20_000
-_TASKS = 8  # at once, where it is not known
+_TASKS = 8  # at once, if Spark does not tell
 # Rows that make another task worth it.
 _TASK_ROWS = 50_000
 
@@ -76,7 +76,7 @@ class Builder:
         )
 
     def run(self, pieces: Iterable[Piece], *, small: bool = False) -> Iterator[Segment]:
-        """Build segments of some pieces; each file is named, also if nothing of it is found."""
+        """Build segments of some pieces; they name every file, including those without a row."""
         current = _Segment(self, small=small)
         try:
             for piece in pieces:
@@ -162,7 +162,7 @@ class _Segment:
         )
 
     def finish(self) -> Segment:
-        """Write the object; without a row, there is none."""
+        """Write the object, unless there is no row."""
         builder = self._builder
         segment = Segment(
             path="",

@@ -1,8 +1,8 @@
-"""The segments that this machine has at hand, unpacked, in a directory of the user's.
+"""Caches segments, unpacked, on the local disk.
 
-Always true: an entry appears whole, under the checksum that it was verified by, and is never
-changed. What is open stays usable when its entry is evicted: the files are linked or mapped by
-then. Entries that were not used for longest go first.
+Always true: an entry appears whole, under the checksum that verified it, and never changes. What is
+open stays usable when its entry is evicted, because its files are linked or mapped by then. The
+least recently used entries go first.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class SegmentCache:
         self._limit = limit
         self._lock = threading.Lock()
         self._pinned: Counter[str] = Counter()
-        self._added = self._room = 0  # bytes since the cache was last looked through, and until
+        self._added = self._room = 0  # bytes since the last eviction, and until the next
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Remove what processes that were killed have left behind."""
+        """Remove what killed processes have left behind."""
         for place in (self.directory / "open").glob("*"):
             with suppress(OSError, ValueError):
                 is_old = time.time() - place.stat().st_mtime > _OLD
@@ -60,7 +60,7 @@ class SegmentCache:
                     shutil.rmtree(place, ignore_errors=True)
 
     def use(self, storage: Storage, path: str, checksum: str, open_it: Callable[[Path], T]) -> T:
-        """Open an object's files, fetched if they are not here."""
+        """Open an object's files, fetching them if they are not here."""
         with self._lock:
             self._pinned[checksum] += 1
         try:
@@ -102,7 +102,7 @@ class SegmentCache:
         return Path(tempfile.mkdtemp(dir=parent))
 
     def _make_room(self, fetched: Path) -> None:
-        """Look through the cache, once so much was added that it may be too large."""
+        """Evict entries, once so much was added that the cache may be too large."""
         with self._lock:
             self._added += sum(file.stat().st_size for file in fetched.iterdir())
             if self._added < self._room:
@@ -113,7 +113,7 @@ class SegmentCache:
             self._room = max(left, self._limit // 16)
 
     def _evict(self) -> int:
-        """Remove what was not used for longest; returns how much more there is room for."""
+        """Remove the least recently used entries; returns for how many bytes there is room."""
         entries = []
         for place in (self.directory / "segments").iterdir():
             try:
@@ -149,6 +149,6 @@ def _is_alive(pid: int) -> bool:
 
 
 def _touch(place: Path) -> None:
-    """Note that an entry is used now; by our own clock, since the kernel's goes in steps."""
+    """Mark an entry as used now, by our own clock: the kernel's goes in steps."""
     now = time.time_ns()
     os.utime(place, ns=(now, now))

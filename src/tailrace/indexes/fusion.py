@@ -1,4 +1,4 @@
-"""Several lists of rows put together to one, by the places that rows have in them."""
+"""Fuses lists of hits into one, by the ranks that rows have in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tailrace.indexes.reader import Hits
 
-# How much less a place further down counts; the constant of the paper that proposed it.
+# How slowly a rank counts less further down; the constant of the paper that proposed it.
 _CONSTANT = 60
 
 Numbers = npt.NDArray[np.int64]
@@ -20,8 +20,8 @@ def rank_fusion(
 ) -> tuple[Numbers, Numbers, npt.NDArray[np.float64]]:
     """Files, positions and scores of the best rows, by reciprocal rank fusion.
 
-    Scores of text and of vectors cannot be compared; places can. Rows with the same score come in
-    the order of their places in the table, so that a search repeated is the same.
+    Scores of text and of vectors cannot be compared; ranks can. Rows with equal scores come in the
+    order of their addresses, so that a repeated search gives the same result.
     """
     scores: dict[tuple[int, int], float] = {}
     for hits in lists:

@@ -1,4 +1,4 @@
-"""The indexes of a lake: making, finding and dropping them, and searching two at once."""
+"""The indexes of a lake: creates, finds and drops them, and searches two at once."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _AT_LEAST = 50
 
 
 class Indexes:
-    """What `lake.create_index` and its siblings stand for."""
+    """Behind `lake.create_index` and its siblings."""
 
     def __init__(self, context: Context) -> None:
         self._context, self._runtime = context, context.runtime
 
-    # --- making and dropping ----------------------------------------------------------------
+    # --- creating and dropping --------------------------------------------------------------
 
     def add(self, txn: Transaction, new: NewIndex) -> None:
         """Create an index with the commit of a transaction, which may create the table, too."""
@@ -112,7 +112,7 @@ class Indexes:
         freshness: str,
         at: int | None,
     ) -> pa.Table:
-        """Search a table by text and by a vector, and put the two lists together by rank."""
+        """Search a table by text, by a vector, or by both, fusing the two lists by rank."""
         wanted = {FullText.name: text, Vector.name: vector}
         asked = {kind: query for kind, query in wanted.items() if query is not None}
         if not asked:

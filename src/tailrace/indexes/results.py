@@ -1,4 +1,4 @@
-"""What a search found, and the table that users get of it.
+"""Turns the hits of a search into the table that users get.
 
 Always true: the result says, in its schema's metadata, which snapshot it reflects (`as_of`).
 """

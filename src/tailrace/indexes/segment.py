@@ -1,9 +1,9 @@
 """Segments: the immutable parts of an index, as the catalog knows them.
 
 Always true: an index at snapshot s of its table consists of the segments with begin <= s < end.
-A segment finds rows of some data files; each row of the table that was there when it was built,
-and is worth finding, is in exactly one of the index's segments at a snapshot. Which rows have been
-deleted since, no segment says: the table's own delete files do, for every snapshot.
+A segment has rows of some data files: each row that can be found is in exactly one segment of the
+index at a snapshot. Segments don't know which rows were deleted since: the table's own delete files
+do, for every snapshot.
 """
 
 from __future__ import annotations
@@ -23,17 +23,32 @@ from tailrace.store import lookup
 from tailrace.store.scheduled import schedule
 
 _S, _C = t.segment.c, t.centroids.c
+# The columns that hold the fields of a value.
+_SAME = {name: name for name in ("path", "checksum")}
+_SEGMENT = _SAME | {
+    "id": "segment_id",
+    "begin": "begin_snapshot",
+    "size": "size_bytes",
+    "rows": "row_count",
+    "format": "format",
+    "centroids": "centroids",
+}
+_CENTROIDS = _SAME | {
+    "id": "centroids_id",
+    "size": "size_bytes",
+    **{name: name for name in ("lists", "trained_rows", "probes", "calibrated_rows")},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
     """One object of an index."""
 
-    path: str  # relative to the lake; empty: it finds nothing, and has no object
+    path: str  # relative to the lake; empty if it has no rows, and so no object
     size: int
     checksum: str
     rows: int
-    # Rows that it finds by the key of their data file, also where there are none.
+    # The number of its rows by the key of their data file, including 0.
     files: Mapping[int, int]
     format: str
     centroids: int | None = None
@@ -43,7 +58,7 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True)
 class Centroids:
-    """What the vectors of some segments are divided into lists by."""
+    """What divides the vectors of some segments into lists."""
 
     path: str
     size: int
@@ -76,30 +91,22 @@ def parts_at(connection: sa.Connection, job_id: int, at: int) -> Parts:
 
 
 def _segment(row: Any) -> Segment:
-    return Segment(
-        id=row.segment_id,
-        begin=row.begin_snapshot,
-        path=row.path,
-        size=row.size_bytes,
-        checksum=row.checksum,
-        rows=row.row_count,
-        files={int(key): rows for key, rows in json.loads(row.files).items()},
-        format=row.format,
-        centroids=row.centroids,
-    )
+    files = {int(key): rows for key, rows in json.loads(row.files).items()}
+    return Segment(files=files, **_fields(row, _SEGMENT))
 
 
 def _centroids(row: Any) -> Centroids:
-    return Centroids(
-        id=row.centroids_id,
-        path=row.path,
-        size=row.size_bytes,
-        checksum=row.checksum,
-        lists=row.lists,
-        trained_rows=row.trained_rows,
-        probes=row.probes,
-        calibrated_rows=row.calibrated_rows,
-    )
+    return Centroids(**_fields(row, _CENTROIDS))
+
+
+def _fields(row: Any, columns: Mapping[str, str]) -> dict[str, Any]:
+    return {field: getattr(row, column) for field, column in columns.items()}
+
+
+def _values(stored: Segment | Centroids, columns: Mapping[str, str]) -> dict[str, Any]:
+    """What is inserted; id and begin are given there."""
+    given = ("id", "begin")
+    return {c: getattr(stored, field) for field, c in columns.items() if field not in given}
 
 
 def _numbers(connection: sa.Connection, count: int) -> range:
@@ -114,21 +121,13 @@ def _numbers(connection: sa.Connection, count: int) -> range:
 def enter_centroids(connection: sa.Connection, job_id: int, new: Centroids) -> Centroids:
     """Add centroids; returns them with their id."""
     (number,) = _numbers(connection, 1)
-    values = {
-        "path": new.path,
-        "size_bytes": new.size,
-        "checksum": new.checksum,
-        "lists": new.lists,
-        "trained_rows": new.trained_rows,
-        "probes": new.probes,
-        "calibrated_rows": new.calibrated_rows,
-    }
+    values = _values(new, _CENTROIDS)
     connection.execute(sa.insert(t.centroids).values(centroids_id=number, job_id=job_id, **values))
     return replace(new, id=number)
 
 
 def check_centroids(connection: sa.Connection, used: Centroids | None) -> None:
-    """Refuse to commit segments that are divided by centroids that a purge has removed."""
+    """Raise ConflictError if a purge has removed the centroids that new segments are divided by."""
     if used is None:
         return
     query = sa.select(_C.centroids_id).where(_C.centroids_id == used.id)
@@ -137,7 +136,7 @@ def check_centroids(connection: sa.Connection, used: Centroids | None) -> None:
 
 
 def calibrate(connection: sa.Connection, number: int, *, probes: int, rows: int) -> None:
-    """Note how many lists searches have to look at."""
+    """Store how many lists a search has to look at."""
     connection.execute(
         sa.update(t.centroids)
         .where(_C.centroids_id == number)
@@ -154,13 +153,8 @@ def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], b
             "segment_id": number,
             "job_id": job_id,
             "begin_snapshot": begin,
-            "path": one.path,
-            "size_bytes": one.size,
-            "checksum": one.checksum,
-            "row_count": one.rows,
             "files": json.dumps(one.files),
-            "format": one.format,
-            "centroids": one.centroids,
+            **_values(one, _SEGMENT),
         }
         for number, one in zip(_numbers(connection, len(segments)), segments, strict=True)
     ]

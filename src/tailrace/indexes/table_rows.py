@@ -36,7 +36,7 @@ def matching_rows(runtime: Runtime, snapshot: IndexSnapshot, where: object) -> R
 
 
 def is_deterministic(where: str) -> bool:
-    """Whether a condition is true of the same rows whenever it is asked."""
+    """Whether a condition is true of the same rows whenever it is evaluated."""
     try:
         tree = spark_sql.parse_one(where)
     except SqlglotError:

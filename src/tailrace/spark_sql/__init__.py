@@ -1,10 +1,13 @@
-"""Users' Spark SQL as tokens and trees: the one place where it is parsed.
+"""What Spark's SQL means, without a Spark: parsing, types, functions, and a translator to DuckDB.
 
-Always true: what is parsed is bounded in its length, in how deep it is nested, and in the steps
-that reading it takes, because sqlglot tries some forms in several ways: nested calls that could
-be types, joins without a condition, each of them twice the work of the one before. What is beyond a
-bound is an InvalidError that names it. What is wrong otherwise is sqlglot's own error, for those
-who can say more of it, or ask Spark.
+This module is the one place where users' SQL is parsed. `lexer` and `relations` read it a second
+time as Spark does, `types` and `determinism` know Spark's types and functions, and `duckdb`
+evaluates expressions in the process.
+
+Always true: a text that is parsed is bounded in length, in nesting and in the parser's steps,
+because sqlglot tries some forms in several ways: each nested call that could be a type, and each
+join without a condition, doubles the work. Beyond a bound, an InvalidError names it. Anything else
+that is wrong stays sqlglot's own error: callers can say more, or ask Spark.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.arguments import LONGEST_TEXT
 from tailrace.errors import InvalidError
 
-# Parentheses and the like inside each other. sqlglot goes down by recursion, and has room for that.
+# Parentheses and the like inside each other: sqlglot recurses, and the stack holds that many.
 DEEPEST = 32
 LIMIT = f"at most {DEEPEST} parentheses, calls or CASEs inside each other are read"
-# Tables that a query names, the same one as often as it does.
+# Names of tables in a query, repeated ones included.
 MOST_TABLES = 1_000
-# Steps of the parser: it takes a few for each token of what people write.
+# Steps of the parser; what people write takes a few for each token.
 STEPS, _STEPS_A_TOKEN = 200_000, 50
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
@@ -32,13 +35,13 @@ _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.E
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text; sqlglot's TokenError if it has an end where there should be none."""
+    """The tokens of a text; sqlglot's TokenError if a string or comment never ends."""
     check_length(text)
     return list(sqlglot.tokenize(text, dialect="spark"))
 
 
 def parse(text: str) -> list[exp.Expr]:
-    """The statements of a text; sqlglot's errors if it is no Spark SQL."""
+    """The statements of a text; sqlglot's errors if it is not Spark SQL."""
     tokens = tokenize(text)
     check_depth(tokens)
     from tailrace.spark_sql.parser import Parser  # takes a while, and most commands parse nothing
@@ -59,7 +62,7 @@ def parse(text: str) -> list[exp.Expr]:
 
 
 def parse_one(text: str) -> exp.Expr:
-    """The only statement of a text; sqlglot's errors if it is no Spark SQL, or several."""
+    """The only statement of a text; sqlglot's errors if it is not Spark SQL, or several."""
     trees = parse(text)
     if len(trees) != 1:
         raise ParseError(f"one statement is expected, not {len(trees)}")
@@ -67,7 +70,7 @@ def parse_one(text: str) -> exp.Expr:
 
 
 def check_length(text: str) -> None:
-    """Refuse a text that is too long."""
+    """Raise InvalidError if a text is too long."""
     if len(text) > LONGEST_TEXT:
         raise InvalidError(
             f"a text in SQL has at most {LONGEST_TEXT:,} characters, not {len(text):,}"
@@ -75,7 +78,7 @@ def check_length(text: str) -> None:
 
 
 def check_depth(tokens: Iterable[Token]) -> None:
-    """Refuse a text that is nested too deeply."""
+    """Raise InvalidError if a text is nested too deeply."""
     depth = 0
     for token in tokens:
         if token.token_type in _OPEN:

@@ -1,4 +1,4 @@
-"""The parser of Spark SQL, with a count of its steps: `spark_sql` says how many it may take."""
+"""sqlglot's parser of Spark SQL, with a limit on its steps that `spark_sql` sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tailrace.errors import InvalidError
 
 
 class Parser(Spark.Parser):  # type: ignore[valid-type,misc]
-    """Spark's, which gives up."""
+    """Spark's parser, which gives up after `most_steps`."""
 
     steps = 0
     most_steps = 0

@@ -1,4 +1,4 @@
-"""The tables that Spark will look for in a query, by the places where its grammar has them.
+"""Finds the names in a query that Spark may take for tables, by the places of its grammar.
 
 A second reading beside sqlglot's tree, and nothing but a check of it: a name that stands where
 Spark takes a table, and that the tree does not have as one, is refused. So it may find too many,
@@ -42,7 +42,7 @@ class _Level:
 
 
 def relations(lexemes: Sequence[Lexeme]) -> Iterator[Lexeme]:
-    """The first word of each name that Spark may take for a table."""
+    """The first lexeme of each name that Spark may take for a table."""
     levels = [_Level()]
     place = 0
     while place < len(lexemes):

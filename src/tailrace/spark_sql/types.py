@@ -16,7 +16,7 @@ from tailrace import spark_sql
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
 
-# Of a type: types inside each other, and characters of its name.
+# Types inside each other, and characters of a type's name.
 DEEPEST, LONGEST = 32, 100_000
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -97,7 +97,7 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def _check_size(text: str) -> None:
-    """A type can be too long or too deep to be of use, and takes long to read."""
+    """Refuse names that would take long to parse, and could not be of use."""
     depth = deepest = 0
     for mark in text:
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark, 0)
@@ -110,7 +110,7 @@ def _check_size(text: str) -> None:
 
 
 def check_depth(kind: pa.DataType) -> None:
-    """Refuse a type that is nested too deeply, before anything goes down into it."""
+    """Refuse a type that is nested too deeply, before anything recurses into it."""
     level = [kind]
     for _ in range(DEEPEST + 1):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -232,15 +232,15 @@ def spark_type(kind: pa.DataType, timestamp: str = "timestamp") -> str:
 
 
 def spark_schema(schema: pa.Schema) -> str:
-    """A schema of canonical types as Spark reads it, whatever the session says.
+    """A schema of canonical types that Spark reads the same in every session.
 
-    What a plain `timestamp` is, the setting spark.sql.timestampType decides.
+    What a plain `timestamp` means depends on the setting spark.sql.timestampType.
     """
     return ", ".join(f"{quote(f.name)} {spark_type(f.type, 'timestamp_ltz')}" for f in schema)
 
 
 def lake_type(kind: pa.DataType) -> str:
-    """DuckLake's name of a canonical type; of a nested one, of its outermost part."""
+    """DuckLake's name of a canonical type, or of the outermost part of a nested one."""
     if kind in _TO_LAKE:
         return _TO_LAKE[kind]
     if pa.types.is_decimal(kind):
@@ -281,12 +281,12 @@ def is_atomic(kind: pa.DataType) -> bool:
 
 
 def can_be_key(kind: pa.DataType) -> bool:
-    """Floats are out: NaN and the two zeros have no one meaning of "the same key"."""
+    """Whether it may be a key. Not floats: NaN and the two zeros make "equal" ambiguous."""
     return is_atomic(kind) and not pa.types.is_floating(kind)
 
 
 def can_widen(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether every value of `old` is a value of `new`, so that old files need no rewrite."""
+    """Whether every value of `old` is one of `new`, so that old files need no rewrite."""
     if pa.types.is_decimal(old) and pa.types.is_decimal(new):
         return bool(new.scale == old.scale and new.precision > old.precision)
     return new in _WIDER.get(old, ())
@@ -328,7 +328,7 @@ def accepts(column: pa.DataType, given: pa.DataType) -> bool:
 
 
 def _accepts_inside(column: pa.DataType, given: pa.DataType) -> bool:
-    # A double that is too large for a float is found in a column's own values only.
+    # Doubles that are too large for a float are only looked for in columns, not inside of values.
     narrowed = pa.types.is_float32(column) and pa.types.is_float64(given)
     return not narrowed and accepts(column, given)
 

@@ -1,4 +1,4 @@
-"""What tantivy is told of an index: its fields and how text becomes words."""
+"""Tantivy's schema of an index: its fields, and how text becomes words."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ except ImportError as error:
 if TYPE_CHECKING:
     from tantivy import Index, Schema, TextAnalyzer
 
-# What wrote a segment: another version may read it differently, and so it is built anew.
+# What wrote a segment. Another version may read it differently, so it is rebuilt then.
 FORMAT = f"fulltext-1 tantivy-{'.'.join(version('tantivy').split('.')[:2])}"
 # A fast field: the number of the segment that a document is in, and its position there.
 ROW = "row"
 _TOKENIZER = "words"
 _LONGEST = 255  # bytes of a word; longer ones are not found
-# Letters that are written without spaces between words: each is a word for itself, and a run of
-# them is looked for as a phrase.
+# Scripts without spaces between words: each letter is indexed as a word, and a run of letters is
+# searched for as a phrase.
 _SINGLE = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}"
 _GRAMS = rf"[{_SINGLE}]|[[\p{{L}}\p{{N}}\p{{M}}]--[{_SINGLE}]]+"
 
@@ -36,7 +36,7 @@ def field_of(column_id: int) -> str:
 
 
 def make_schema(definition: Definition) -> Schema:
-    """The fields: one a column, and where the row is."""
+    """The fields: one for each column, and one for the row's number."""
     builder = tantivy.SchemaBuilder()
     for number in definition.columns:
         builder.add_text_field(

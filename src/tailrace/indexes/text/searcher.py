@@ -1,9 +1,8 @@
 """Searches the text of several segments as if they were one.
 
-Tantivy opens a directory; so one is put together of links to the segments' files, of files that
-say which documents are not to be found, and of a description. Statistics are over all documents
-that the files hold, also those not to be found: scores are the same however rows are divided into
-segments.
+Tantivy opens a directory, so one is composed of links to the segments' files, of files that mark
+hidden documents, and of a description. Statistics cover all documents of the files, hidden ones
+included: scores do not depend on how rows are divided into segments.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class CombinedSegments:
         self.schema = self._index.schema
         # Tantivy has its own order of parts.
         self._places = [places[number] for number in first_numbers(self.searcher)]
-        # Tantivy may be leaving a lock there at this very moment: the caller tries once more.
+        # Tantivy may still be leaving a lock there: the caller tries once more.
         shutil.rmtree(temporary, ignore_errors=True)
 
     def search(self, query: tantivy.Query, limit: int) -> list[Hit]:
@@ -137,7 +136,7 @@ class CombinedSegments:
 
 
 def _part(directory: Path, segment_id: str, hidden: Hidden) -> dict[str, Any]:
-    """The description of a part, and the file that says what is not to be found in it."""
+    """Describe a part, and write the file that marks its hidden documents."""
     count = int(hidden.sum())
     described = {"segment_id": segment_id, "max_doc": len(hidden), "deletes": None}
     if count:

@@ -18,7 +18,7 @@ import tantivy
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.text.schema import ROW, field_of, make_schema, register
 
-# Bytes of words that are held before they are written: enough for some million short texts.
+# Bytes of words that are buffered: enough for some million short texts.
 _HEAP = 400_000_000
 META, PARTS = "meta.json", "parts.json"
 _ENDINGS = ("idx", "pos", "term", "fieldnorm", "fast", "store")
@@ -34,7 +34,7 @@ class TextWriter:
         self._index = index
         self._writer = index.writer(heap_size=_HEAP // 8 if small else _HEAP, num_threads=1)
         self._fields = [field_of(number) for number in definition.columns]
-        # Documents of a segment are numbered on from here: how they are found again among others.
+        # Documents are numbered from here, which tells the segments apart when they are combined.
         self._base = secrets.randbits(31) << 32
         self.rows = 0
 
@@ -60,7 +60,7 @@ class TextWriter:
         self.rows += len(texts[0])
 
     def finish(self) -> list[Path]:
-        """Write what is held; returns the files."""
+        """Write what is left; returns the files."""
         self._writer.commit()
         self._writer.wait_merging_threads()
         described = {"base": self._base, "parts": self._parts()}

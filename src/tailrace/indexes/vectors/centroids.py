@@ -1,7 +1,7 @@
-"""Centroids: how the vectors of an index are divided into lists, and how many a search looks at.
+"""Centroids divide the vectors of an index into lists, of which a search looks at a few.
 
-Always true: centroids never change; all segments that were divided by the same ones can be searched
-as if they were one. New ones are found when the index has outgrown them.
+Always true: centroids never change, and all segments that the same ones divide can be searched as
+if they were one. New ones are trained when the index has outgrown them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ _PER_LIST = 64  # vectors of the sample for each list: faiss asks for 39
 _COUNTED = 8_192  # of the sample, whose lists are counted
 _SAMPLE_BYTES = 256 * 1024**2
 _ROUNDS = 6  # faiss makes 10: of those, the last four were not seen to make better lists
-# What the number of lists to look at is tried out with: fewer with all rows, of which each query
-# has more neighbours.
+# Queries to calibrate with: fewer with all rows, among which each has more neighbours.
 QUERIES, SAMPLE_QUERIES = 100, 200
-NEIGHBOURS = 10  # of each, that are to be found
-# What is enough is tried out with a few vectors, of the index itself: others are a little farther.
+NEIGHBOURS = 10  # of each query
+# Calibration uses vectors of the index itself; those of users are a little farther from it.
 _MARGIN = 0.6
 
 
@@ -77,7 +76,7 @@ def unevenness_of(quantizer: Any, sample: Vectors) -> float:
 
 
 def unevenness(sizes: npt.NDArray[Any]) -> float:
-    """How many times as long as with lists of one size a search of lists of these sizes takes."""
+    """How many times longer a search takes than with lists that are all of one size."""
     counts = sizes.astype(np.float64)
     return float(counts.size * (counts**2).sum() / max(1.0, counts.sum() ** 2))
 

@@ -22,7 +22,7 @@ _SMALL, _LEAST = 1e-10, 1e-44  # the length of a vector; a number that is not ze
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let faiss use this thread alone: for what is short, and where others want the cores too.
+    """Let faiss use this thread alone: for short work, and where others need the cores.
 
     Its threads wait for each other by spinning: on a busy machine, a search that takes a
     millisecond by itself took thirty with two.
@@ -45,15 +45,15 @@ def prepared(options: VectorOptions, vectors: Vectors) -> Vectors:
     if options.metric == COSINE:
         vectors = np.array(vectors, np.float32, order="C")
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        # Of small numbers the squares are nothing, unless they are made larger before.
+        # The squares of small numbers vanish, unless these are scaled up first.
         small = np.flatnonzero(lengths < _SMALL)
         vectors[small] /= np.maximum(np.abs(vectors[small]).max(axis=1, initial=0), _LEAST)[:, None]
-        faiss.normalize_L2(vectors)  # leaves zeros alone: they are like nothing
+        faiss.normalize_L2(vectors)  # leaves zeros alone: nothing is similar to them
     return np.ascontiguousarray(vectors, np.float32)
 
 
 def to_vectors(column: pa.ChunkedArray, dimension: int) -> Vectors:
-    """Lists without NULLs as a matrix."""
+    """A column of lists, none of them NULL, as a matrix."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
@@ -89,7 +89,7 @@ def flat_index(options: VectorOptions) -> Any:
 
 
 def all_of(index: Any) -> Vectors:
-    """The vectors that an index of a few holds."""
+    """All vectors of a flat index."""
     vectors: Vectors = index.reconstruct_n(0, index.ntotal)
     return vectors
 

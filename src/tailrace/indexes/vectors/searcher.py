@@ -26,7 +26,7 @@ from tailrace.indexes.vectors.writer import VECTORS, read_lists, whole
 if TYPE_CHECKING:
     from tailrace.indexes.kind import Hidden
 
-# Up to so many rows that may be found, all of them are compared: lists only help with more.
+# Up to so many live rows, all of them are compared: lists only help with more.
 _FEW = 20_000
 
 
@@ -146,7 +146,7 @@ class VectorSearcher(Searcher):
 
 @dataclass(frozen=True)
 class _Selector:
-    """Rows that may be found, as faiss wants it; keeps the bits alive that faiss points to."""
+    """The live rows as faiss wants them; keeps the bits alive that faiss points to."""
 
     native: Any
     bits: npt.NDArray[np.uint8]

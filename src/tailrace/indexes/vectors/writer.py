@@ -16,8 +16,8 @@ from tailrace.indexes.vectors.kind import VectorOptions
 # Segments hold plain arrays of numbers: no version of faiss reads them differently.
 FORMAT = "vector-2"
 VECTORS, LISTS = "vectors.npy", "lists.npy"
-# What a vector may lose by half the precision: of itself, and of how it differs from its centroid;
-# less than the second, which is what its own numbers are uncertain by, does not matter.
+# What a vector may lose by half the precision, as a share of its difference from the centroid; a
+# loss below the second, as a share of itself, is within the precision of its own numbers.
 _LOSS, _NOISE = 1e-3, 1e-6
 _SHORT = 1e-15  # the squares of shorter vectors are lost themselves
 
@@ -74,7 +74,7 @@ def whole(half: npt.NDArray[np.float16], middles: Vectors) -> Vectors:
 
 
 def _halved(vectors: Vectors, rest: Vectors) -> npt.NDArray[Any]:
-    """How vectors differ from their centroids, with half the precision; else the vectors."""
+    """How vectors differ from their centroids, in half the precision if that loses nothing."""
     own = _lengths(vectors)
     usual = float(np.median(own))
     if usual < _SHORT:  # too short to say what is lost

@@ -1,4 +1,4 @@
-"""Numbers: sums, products and quotients with the digits that Spark gives them."""
+"""Translates arithmetic: sums, products and quotients with the digits that Spark gives them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tailrace.spark_sql.duckdb.type_rules import DATE, DOUBLE, INT, DataType, Di
 
 # Spark divides to so many places, and then rounds once more.
 _PLACES = 39
-# A division of whole numbers, rounded half away from zero; made by `engine`. Its third argument is
-# how near below a half a quotient may not be, since Spark may round that up twice.
+# A macro of `engine`: divides whole numbers, rounding half away from zero. It fails if the fraction
+# is less than its third argument below a half, because there Spark may round up twice.
 DIVIDE = "tailrace_divide"
 
 
@@ -32,7 +32,7 @@ def operands(tree: exp.Binary, translate: Translate) -> tuple[Translated, Transl
 
 
 def decimals(a: Translated, b: Translated) -> tuple[Translated, Translated]:
-    """Both as decimals: a whole number that is written out has just its digits."""
+    """Both as decimals; a whole literal has only as many digits as it is written with."""
 
     def made(value: Translated) -> Translated:
         if value.literal is not None:
@@ -85,7 +85,7 @@ def _div(tree: exp.Div, translate: Translate) -> Translated:
 
 
 def _divided(a: exp.Expr, b: exp.Expr) -> exp.Expr:
-    """Spark fails at a zero, or gives NULL: it has to be asked."""
+    """A quotient, or an error at a zero: there Spark fails or gives NULL, by its settings."""
     zero = exp.EQ(this=b.copy(), expression=exp.Literal.number(0))
     failure = exp.Anonymous(this="error", expressions=[exp.Literal.string("division by zero")])
     quotient = exp.Div(this=a, expression=b, typed=False, safe=False)
@@ -93,7 +93,7 @@ def _divided(a: exp.Expr, b: exp.Expr) -> exp.Expr:
 
 
 def divided_exactly(a: Translated, b: Translated, kind: DataType) -> Translated:
-    """Decimals as whole numbers of 128 bits, with as many digits after the point as wanted."""
+    """A quotient of decimals, computed with whole numbers of 128 bits."""
     more = kind.scale - a.type.scale + b.type.scale
     if more < 0:
         raise DiffersError("a quotient with fewer digits than its operands")
@@ -133,7 +133,7 @@ def _neg(tree: exp.Neg, translate: Translate) -> Translated:
     made = exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree)))
     if not isinstance(tree.this, exp.Literal) or value.literal is None:
         return Translated(made, value.type)
-    # A number that is written out is one with its sign: the least has no positive twin.
+    # A literal includes its sign: the least number has no positive counterpart.
     kind = INT if int(value.literal) <= 2**31 else value.type
     return Translated(cast_tree(made, kind), kind, f"-{value.literal}")
 
@@ -146,13 +146,13 @@ def plain_zero(value: exp.Expr, kind: DataType) -> exp.Expr:
 def _abs(tree: exp.Abs, translate: Translate) -> Translated:
     only(tree, {"this"})
     value = translate(tree.this)
-    if value.type != DOUBLE:  # the least whole number has no positive twin
+    if value.type != DOUBLE:  # the least whole number has no positive counterpart
         raise DiffersError(f"the absolute value of {value.type}")
     return Translated(exp.Anonymous(this="abs", expressions=[value.tree]), DOUBLE)
 
 
 def _inverse(tree: exp.Pow, translate: Translate) -> Translated:
-    """1 divided by a number, where that may be infinite."""
+    """pow(x, -1): 1 divided by a number, where the result may be infinite."""
     only(tree, {"this", "expression"})
     value = translate(tree.this)
     if not type_rules.is_floating(value.type) or tree.expression.sql() != "-1":

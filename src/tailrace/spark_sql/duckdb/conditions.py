@@ -1,4 +1,4 @@
-"""Comparisons, and choices by conditions."""
+"""Translates comparisons, and choices by conditions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _compared(a: Translated, b: Translated) -> tuple[exp.Expr, exp.Expr]:
 
 
 def _as_day(value: Translated) -> Translated:
-    """A day that is written out as text is one where it is compared with a day."""
+    """Text that spells a day, as a day: it is compared with one."""
     if value.type != TEXT:
         return value
     day = day_of(exp.cast(value.tree.copy(), "date"))
@@ -131,7 +131,7 @@ def _if(tree: exp.If, translate: Translate) -> Translated:
 
 
 def _one_of(function: str) -> Rule:
-    """COALESCE, LEAST and GREATEST: NULLs are passed over."""
+    """COALESCE, LEAST and GREATEST, which skip NULLs."""
     least = 1 if function == "coalesce" else 2
 
     def rule(tree: exp.Func, translate: Translate) -> Translated:

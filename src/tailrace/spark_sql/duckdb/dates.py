@@ -1,4 +1,4 @@
-"""Days that a query writes out."""
+"""Finds days that a query spells out, as in DATE '1995-03-31' - INTERVAL 1 MONTH."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLAIN = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def day_of(tree: exp.Expr) -> dt.date | None:
-    """A date that is written out, or some days, months or years from one."""
+    """The day that an expression spells out; None if it is anything else."""
     if isinstance(tree, exp.Paren):
         return day_of(tree.this)
     if isinstance(tree, exp.Cast) and tree.to.is_type("date"):

@@ -1,4 +1,4 @@
-"""DuckDB in this process, as far as Tailrace uses it: queries over Arrow tables."""
+"""Runs DuckDB's queries over Arrow tables, in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ELSE sign(n) * sign(d) * ((2 * abs(n) + abs(d)) // (2 * abs(d))) END
 """
 _BATCH_ROWS = 100_000
 _SHARED_PLANS = "common_subplan"
-# It makes `n > -1` of `n + 1 > 0`: then no overflow says that Spark has to be asked.
+# Turns `n + 1 > 0` into `n > -1`: then nothing overflows, and Spark would not be asked.
 _REWRITER = "expression_rewriter"
 _OPTIMIZERS = "SELECT name FROM duckdb_optimizers()"
 _lock = Lock()
@@ -43,7 +43,7 @@ ColumnTypes = dict[str, DataType]
 def execute(
     sql: str, types: ColumnTypes, tables: Mapping[str, pa.Table], *, limit: int
 ) -> pa.Table | None:
-    """A query's rows with Spark's values and types; None if Spark has to be asked for them.
+    """A query's rows with Spark's values and types; None if Spark has to be asked.
 
     That is: if there are more rows than the limit, or too many for the memory, or it fails.
     """
@@ -63,8 +63,8 @@ def execute(
         found = pa.Table.from_batches(batches, reader.schema)
         return found.cast(pa.schema(list(types.items())))
     except (duckdb.Error, OSError, pa.ArrowException):
-        # An overflow, a division by zero: Spark has its own words or values for that. What fails
-        # after the first rows were fetched comes as Arrow's error.
+        # An overflow, a division by zero: Spark has its own error or value for that. What fails
+        # after the first rows comes as Arrow's error.
         return None
     finally:
         connection.close()
@@ -85,15 +85,12 @@ def _cursor() -> duckdb.DuckDBPyConnection:
 
 
 def without_shared_plans(connection: duckdb.DuckDBPyConnection) -> None:
-    """Keep DuckDB from planning parts of a query that are alike only once.
-
-    Version 1.5 then mixes up their columns.
-    """
+    """Keep DuckDB from sharing the plans of equal parts: version 1.5 mixes up their columns."""
     _without(connection, _SHARED_PLANS)
 
 
 def _without(connection: duckdb.DuckDBPyConnection, *optimizers: str) -> None:
-    """Turn optimizers off. Versions differ in what they know, and to name another is an error."""
+    """Turn optimizers off, if this version has them: naming an unknown one is an error."""
     known = {name for (name,) in connection.execute(_OPTIMIZERS).fetchall()}
     named = ",".join(name for name in optimizers if name in known)
     connection.execute(f"SET disabled_optimizers = '{named}'")

@@ -1,4 +1,4 @@
-"""Functions of one row, and of a group."""
+"""Translates functions of a row, and aggregates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's rules for the types of results, as far as they are needed."""
+"""Spark's rules for the types of results, of those types that DuckDB is asked about."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DataType: TypeAlias = Any  # pa.DataType, of which mypy knows nothing
 INT, BIGINT, DOUBLE = pa.int32(), pa.int64(), pa.float64()
 TEXT, DATE, BOOLEAN, NULL = pa.string(), pa.date32(), pa.bool_(), pa.null()
 
-# What DuckDB calls the types that are taken at all.
+# DuckDB's names of the types that it is asked about.
 _NAMES = {
     pa.int8(): "TINYINT",
     pa.int16(): "SMALLINT",
@@ -35,26 +35,26 @@ _MOST_DIGITS, _LEAST_SCALE = 38, 6
 
 
 class DiffersError(Exception):
-    """Spark may answer otherwise, or it is not known whether: Spark has to be asked."""
+    """Spark may answer differently from DuckDB, so Spark has to be asked."""
 
 
 def is_whole(kind: DataType) -> bool:
-    """Tinyint, smallint, int, bigint."""
+    """Whether it is tinyint, smallint, int or bigint."""
     return bool(pa.types.is_integer(kind))
 
 
 def is_decimal(kind: DataType) -> bool:
-    """Decimal."""
+    """Whether it is a decimal."""
     return bool(pa.types.is_decimal(kind))
 
 
 def is_floating(kind: DataType) -> bool:
-    """Float, double."""
+    """Whether it is float or double."""
     return bool(pa.types.is_floating(kind))
 
 
 def is_exact(kind: DataType) -> bool:
-    """Numbers whose sums do not depend on their order."""
+    """Whether sums of its values do not depend on their order."""
     return is_whole(kind) or is_decimal(kind)
 
 
@@ -65,7 +65,7 @@ def duck_type(kind: DataType) -> exp.DataType:
 
 
 def check(kind: DataType) -> None:
-    """Refuse a type that DuckDB is not to be asked about."""
+    """Raise DiffersError for a type that DuckDB is not asked about."""
     if kind not in _NAMES and not is_decimal(kind):
         raise DiffersError(f"values of type {kind}")
 
@@ -81,7 +81,7 @@ def as_decimal(kind: DataType) -> DataType:
 
 
 def literal_decimal(text: str) -> DataType:
-    """The type of a number that is written out: just its digits."""
+    """The type of a literal: exactly its digits."""
     whole, _, fraction = text.removeprefix("-").partition(".")
     digits = len(whole.lstrip("0")) + len(fraction)
     if not 0 <= len(fraction) <= _MOST_DIGITS or digits > _MOST_DIGITS:
@@ -90,7 +90,7 @@ def literal_decimal(text: str) -> DataType:
 
 
 def _bounded(precision: int, scale: int) -> DataType:
-    """With at most 38 digits: digits after the point go first, down to six of them."""
+    """At most 38 digits: those after the point are cut first, down to six."""
     if precision <= _MOST_DIGITS:
         return pa.decimal128(precision, scale)
     whole = precision - scale
@@ -99,25 +99,25 @@ def _bounded(precision: int, scale: int) -> DataType:
 
 
 def sum_of_two(a: DataType, b: DataType) -> DataType:
-    """Of a + b and a - b, for decimals."""
+    """The type of a + b and a - b, for decimals."""
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
     return _bounded(whole + scale + 1, scale)
 
 
 def product(a: DataType, b: DataType) -> DataType:
-    """Of a * b, for decimals."""
+    """The type of a * b, for decimals."""
     return _bounded(a.precision + b.precision + 1, a.scale + b.scale)
 
 
 def quotient(a: DataType, b: DataType) -> DataType:
-    """Of a / b, for decimals."""
+    """The type of a / b, for decimals."""
     scale = max(_LEAST_SCALE, a.scale + b.precision + 1)
     return _bounded(a.precision - a.scale + b.scale + scale, scale)
 
 
 def total(kind: DataType) -> DataType:
-    """Of SUM."""
+    """The type of a SUM."""
     if is_whole(kind):
         return BIGINT
     if is_decimal(kind):
@@ -128,7 +128,7 @@ def total(kind: DataType) -> DataType:
 
 
 def average(kind: DataType) -> DataType:
-    """Of AVG."""
+    """The type of an AVG."""
     if is_decimal(kind):
         return pa.decimal128(
             min(kind.precision + 4, _MOST_DIGITS), min(kind.scale + 4, _MOST_DIGITS)
@@ -139,7 +139,7 @@ def average(kind: DataType) -> DataType:
 
 
 def common(types: Iterable[DataType]) -> DataType:
-    """The type that branches of an expression, or compared values, are brought to."""
+    """The common type that branches of an expression, or compared values, are cast to."""
     return reduce(_common, types, NULL)
 
 
