@@ -64,3 +64,9 @@ def test_nothing_is_held_after_it_was_cleared() -> None:
     cache.clear()
     assert cache.get(1) is None
     assert cache.values() == []
+
+
+def test_a_value_is_made_only_if_it_is_not_held() -> None:
+    cache: LruCache[str] = LruCache(2)
+    assert cache.get_or_make(1, lambda: "a") == "a"
+    assert cache.get_or_make(1, lambda: "b") == "a"

@@ -43,6 +43,11 @@ class LruCache(Generic[V]):
                 self._total -= self._held.popitem(last=False)[1][1]
         return held
 
+    def get_or_make(self, key: Hashable, make: Callable[[], V]) -> V:
+        """The value of a key; made outside of the lock, if it is not held."""
+        value = self.get(key)
+        return self.put(key, make()) if value is None else value
+
     def values(self) -> list[V]:
         """What is held, from the least to the most recently used."""
         with self._lock:

@@ -46,7 +46,7 @@ def search_many(
         raise InvalidError(f"{snapshot.table.full_name} has no primary key: search_many needs one")
     added = pa.schema([(RANK, pa.int32()), (SCORE, pa.float64())])
     added = pa.schema([*added, *((key.name, key.type) for key in keys)])
-    place = queries.columns.index(column)
+    position = queries.columns.index(column)
     storage, cache_bytes = runtime.storage, runtime.settings.cache_bytes
     # Tasks read nothing of the table but the tail.
     needed = {piece.file.key for piece in snapshot.tail}
@@ -58,7 +58,7 @@ def search_many(
         reader = opener.open(sent, tail=True)
         for batch in batches:
             parts = []
-            for number, query in enumerate(batch.column(place).to_pylist()):
+            for number, query in enumerate(batch.column(position).to_pylist()):
                 if query is None:
                     continue
                 try:

@@ -33,11 +33,11 @@ def default_directory() -> Path:
         return Path(given)
     try:
         home = os.environ.get("XDG_CACHE_HOME")
-        place = (Path(home) if home else Path.home() / ".cache") / "tailrace"
-        place.mkdir(parents=True, exist_ok=True)
+        directory = (Path(home) if home else Path.home() / ".cache") / "tailrace"
+        directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # Spark's workers may have no home, or none to write to
         return Path(tempfile.gettempdir()) / f"tailrace-{os.getuid()}"
-    return place
+    return directory
 
 
 class SegmentCache:
@@ -53,11 +53,11 @@ class SegmentCache:
 
     def _forget_old(self) -> None:
         """Remove what killed processes have left behind."""
-        for place in (self.directory / "open").glob("*"):
+        for entry in (self.directory / "open").glob("*"):
             with suppress(OSError, ValueError):
-                is_old = time.time() - place.stat().st_mtime > _OLD
-                if is_old and not _is_alive(int(place.name)):
-                    shutil.rmtree(place, ignore_errors=True)
+                is_old = time.time() - entry.stat().st_mtime > _OLD
+                if is_old and not _is_alive(int(entry.name)):
+                    shutil.rmtree(entry, ignore_errors=True)
 
     def use(self, storage: Storage, path: str, checksum: str, open_it: Callable[[Path], T]) -> T:
         """Open an object's files, fetching them if they are not here."""
@@ -65,9 +65,9 @@ class SegmentCache:
             self._pinned[checksum] += 1
         try:
             for _ in range(_TRIES):
-                place = self._fetch(storage, path, checksum)
+                entry = self._fetch(storage, path, checksum)
                 try:
-                    return open_it(place)
+                    return open_it(entry)
                 except FileNotFoundError:
                     continue  # another process has evicted it in this very moment
             return open_it(self._fetch(storage, path, checksum))
@@ -76,24 +76,24 @@ class SegmentCache:
                 self._pinned[checksum] -= 1
 
     def _fetch(self, storage: Storage, path: str, checksum: str) -> Path:
-        place = self.directory / "segments" / checksum
-        if place.is_dir():
-            _touch(place)
-            return place
-        place.parent.mkdir(parents=True, exist_ok=True)
+        entry = self.directory / "segments" / checksum
+        if entry.is_dir():
+            _touch(entry)
+            return entry
+        entry.parent.mkdir(parents=True, exist_ok=True)
         fetched = self.temporary()
         try:
             fetch_archive(storage, path, checksum, fetched)
             _touch(fetched)
             try:
-                fetched.rename(place)
+                fetched.rename(entry)
             except OSError:
-                if not place.is_dir():  # else another was faster
+                if not entry.is_dir():  # else another was faster
                     raise
         finally:
             shutil.rmtree(fetched, ignore_errors=True)
-        self._make_room(place)
-        return place
+        self._make_room(entry)
+        return entry
 
     def temporary(self) -> Path:
         """A new directory on the same disk, for the caller to remove."""
@@ -115,22 +115,22 @@ class SegmentCache:
     def _evict(self) -> int:
         """Remove the least recently used entries; returns for how many bytes there is room."""
         entries = []
-        for place in (self.directory / "segments").iterdir():
+        for entry in (self.directory / "segments").iterdir():
             try:
-                size = sum(file.stat().st_size for file in place.iterdir())
-                entries.append((place.stat().st_mtime, size, place))
+                size = sum(file.stat().st_size for file in entry.iterdir())
+                entries.append((entry.stat().st_mtime, size, entry))
             except FileNotFoundError:
                 continue
         total = sum(size for _, size, _ in entries)
-        for _, size, place in sorted(entries):
+        for _, size, entry in sorted(entries):
             if total <= self._limit:
                 break
             with self._lock:
-                if self._pinned[place.name]:
+                if self._pinned[entry.name]:
                     continue
-                gone = place.with_name(f"{place.name}.gone-{os.getpid()}-{threading.get_ident()}")
+                gone = entry.with_name(f"{entry.name}.gone-{os.getpid()}-{threading.get_ident()}")
                 try:
-                    place.rename(gone)  # at once: nobody finds half of it
+                    entry.rename(gone)  # at once: nobody finds half of it
                 except OSError:
                     continue
             shutil.rmtree(gone, ignore_errors=True)
@@ -148,7 +148,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _touch(place: Path) -> None:
+def _touch(entry: Path) -> None:
     """Mark an entry as used now, by our own clock: the kernel's goes in steps."""
     now = time.time_ns()
-    os.utime(place, ns=(now, now))
+    os.utime(entry, ns=(now, now))

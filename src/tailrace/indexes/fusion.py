@@ -25,10 +25,10 @@ def rank_fusion(
     """
     scores: dict[tuple[int, int], float] = {}
     for hits in lists:
-        places = zip(hits.files.tolist(), hits.positions.tolist(), strict=True)
-        for rank, place in enumerate(places, 1):
-            scores[place] = scores.get(place, 0.0) + 1 / (_CONSTANT + rank)
-    best = sorted(scores, key=lambda place: (-scores[place], place))[:limit]
+        addresses = zip(hits.files.tolist(), hits.positions.tolist(), strict=True)
+        for rank, address in enumerate(addresses, 1):
+            scores[address] = scores.get(address, 0.0) + 1 / (_CONSTANT + rank)
+    best = sorted(scores, key=lambda address: (-scores[address], address))[:limit]
     files = np.array([file for file, _ in best], np.int64)
     positions = np.array([position for _, position in best], np.int64)
-    return files, positions, np.array([scores[place] for place in best])
+    return files, positions, np.array([scores[address] for address in best])

@@ -7,13 +7,11 @@ opened once for all readers that use it.
 from __future__ import annotations
 
 import shutil
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -28,6 +26,7 @@ from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.kind import Hit, Searcher
 from tailrace.indexes.row_addresses import RowAddresses, RowSet
 from tailrace.indexes.segment import Centroids, Segment
+from tailrace.lru import LruCache
 from tailrace.objects import Storage
 from tailrace.store.schema import Column
 
@@ -140,13 +139,13 @@ class Opener:
         self._storage, self._cache = storage, cache
         # A segment is closed with the last reader that uses it.
         self._segments: WeakValueDictionary[Hashable, OpenSegment] = WeakValueDictionary()
-        self._centroids: _Latest[Any] = _Latest(_OPEN_READERS)
-        self._jobs: _Latest[_Latest[Reader]] = _Latest(_OPEN_JOBS)
+        self._centroids: LruCache[Any] = LruCache(_OPEN_READERS)
+        self._jobs: LruCache[LruCache[Reader]] = LruCache(_OPEN_JOBS)
 
     def reader(self, job_id: int, key: Hashable, make: Callable[[], Reader]) -> Reader:
         """A reader that was opened before, or a new one."""
-        own = self._jobs.get(job_id, lambda: _Latest(_OPEN_READERS))
-        return own.get(key, make)
+        own = self._jobs.get_or_make(job_id, lambda: LruCache(_OPEN_READERS))
+        return own.get_or_make(key, make)
 
     def forget(self) -> None:
         """Forget all that is open: somebody has removed the files."""
@@ -197,17 +196,17 @@ class Opener:
 
     def _loaded(self, definition: Definition, centroids: Centroids) -> Any:
         """Centroids as their kind uses them."""
-        return self._centroids.get(
+        return self._centroids.get_or_make(
             (centroids.checksum, definition),
             lambda: self.read(centroids, lambda at: definition.kind.training.load(definition, at)),
         )
 
     def _open_tail(self, snapshot: IndexSnapshot) -> list[OpenSegment]:
         """The tail, indexed into segments in a temporary directory."""
-        place = self._cache.temporary()
-        beside = Storage(f"{place}/")
+        temporary = self._cache.temporary()
+        outside = Storage(f"{temporary}/")
         builder = Builder(
-            storage=_Beside(self._storage, beside),  # type: ignore[arg-type]
+            storage=_Outside(self._storage, outside),  # type: ignore[arg-type]
             definition=snapshot.definition,
             columns=tuple(snapshot.definition.columns_of(snapshot.table)),
             keys=snapshot.table.key_columns,
@@ -218,43 +217,22 @@ class Opener:
         try:
             for segment in builder.run(snapshot.tail, small=True):
                 if segment.path:
-                    directory = place / segment.checksum
+                    directory = temporary / segment.checksum
                     directory.mkdir()
-                    fetch_archive(beside, segment.path, segment.checksum, directory)
+                    fetch_archive(outside, segment.path, segment.checksum, directory)
                     opened.append(self._read(snapshot.definition, segment, directory, {}))
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
         return opened
 
 
-class _Beside:
+class _Outside:
     """Reads from the lake, writes elsewhere: for segments that never become a part of the lake."""
 
-    def __init__(self, lake: Storage, beside: Storage) -> None:
-        self.open_read, self.open_write, self.sync = lake.open_read, beside.open_write, beside.sync
+    def __init__(self, lake: Storage, outside: Storage) -> None:
+        self.open_read, self.open_write, self.sync = (
+            lake.open_read,
+            outside.open_write,
+            outside.sync,
+        )
         self.uri = lake.uri
-
-
-class _Latest(Generic[T]):
-    """The values that were used last."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
-        self._held: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """A value that is held, or a new one."""
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key]
-        value = make()  # outside of the lock: others search meanwhile
-        with self._lock:
-            kept = self._held.setdefault(key, value)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
-        return kept
-
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
