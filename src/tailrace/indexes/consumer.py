@@ -92,9 +92,9 @@ class IndexConsumer(Consumer):
         job_id: int,
         stopped: Callable[[], bool],
     ) -> None:
-        from tailrace.indexes.maintenance import tend
+        from tailrace.indexes.maintenance import maintain
 
-        tend(runtime, begin, job_id, stopped)
+        maintain(runtime, begin, job_id, stopped)
 
     def dropping(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]

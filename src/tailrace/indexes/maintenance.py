@@ -82,12 +82,12 @@ class Rebuild:
     trains: bool = False  # whether with new centroids
 
 
-def tend(runtime: Runtime, begin: Begin, job_id: int, stopped: Callable[[], bool]) -> None:
+def maintain(runtime: Runtime, begin: Begin, job_id: int, stopped: Callable[[], bool]) -> None:
     """Do what an index needs now; give up if another process is doing it."""
     maintenance = Maintenance(runtime, begin, job_id)
     try:
         for _ in range(_ROUNDS):
-            if stopped() or not maintenance.run_once():
+            if stopped() or not maintenance.rebuild_next():
                 break
         if not stopped():
             maintenance.calibrate()
@@ -111,51 +111,51 @@ class Maintenance:
         )
         return job, snapshot
 
-    def run_once(self) -> bool:
+    def rebuild_next(self) -> bool:
         """Do the most urgent rebuild; False if none is needed."""
         current = self._current()
         if current is None:
             return False
         job, snapshot = current
-        work = choose(
+        rebuild = next_rebuild(
             snapshot,
             merge_segments=self._runtime.settings.merge_segments,
             exact_rows=self._runtime.settings.exact_rows,
         )
-        if work is None:
+        if rebuild is None:
             return False
-        self._replace(job, snapshot, work)
+        self._replace(job, snapshot, rebuild)
         return True
 
     def rebuild(self) -> None:
-        """Build all segments anew."""
+        """Rebuild all segments."""
         current = self._current()
         if current is not None:
             job, snapshot = current
             is_large = sum(live_rows(snapshot).values()) > self._runtime.settings.exact_rows
             trains = job.definition.kind.is_trained and is_large
-            work = Rebuild(reason="rebuild", segments=snapshot.parts.segments, trains=trains)
-            self._replace(job, snapshot, work)
+            rebuild = Rebuild(reason="rebuild", segments=snapshot.parts.segments, trains=trains)
+            self._replace(job, snapshot, rebuild)
             self.calibrate()
 
-    def _replace(self, job: IndexJob, snapshot: IndexSnapshot, work: Rebuild) -> None:
+    def _replace(self, job: IndexJob, snapshot: IndexSnapshot, rebuild: Rebuild) -> None:
         runtime, definition = self._runtime, job.definition
-        pieces = self._pieces(snapshot, work)
+        pieces = self._pieces(snapshot, rebuild)
         with self._begin() as txn:
             centroids: Centroids | None = None
             if definition.kind.is_trained:
                 centroids = snapshot.parts.newest_centroids
-                if work.trains:
+                if rebuild.trains:
                     rows = round(sum(live_rows(snapshot).values()))
                     centroids = definition.kind.training.train(
                         runtime, txn, job.id, definition, snapshot.table, pieces, rows
                     )
-                    if centroids is None and work.reason != "rebuild":
-                        raise ConflictError("too few vectors were found to divide them")
-                elif work.reason == "rebuild":
+                    if centroids is None and rebuild.reason != "rebuild":
+                        raise ConflictError("too few vectors to divide them")
+                elif rebuild.reason == "rebuild":
                     centroids = None
             builder = Builder.of(runtime, definition, snapshot.table, txn.object_owner(), centroids)
-            built = build(runtime, builder, pieces, few=not work.trains)
+            built = build(runtime, builder, pieces, few=not rebuild.trains)
             txn.own_objects(segment.path for segment in built if segment.path)
             runtime.step("segments merged")
 
@@ -164,7 +164,7 @@ class Maintenance:
                 now = find_job(connection, job.id)
                 assert now.watermark is not None
                 segments.check_centroids(connection, centroids)
-                ids = [segment.id for segment in work.segments]
+                ids = [segment.id for segment in rebuild.segments]
                 ended = segments.end(connection, ids, now.watermark, runtime.clock.now())
                 if ended != len(ids):
                     raise ConflictError("a segment was replaced meanwhile")
@@ -175,28 +175,30 @@ class Maintenance:
         log.info(
             "segments merged",
             index=job.label,
-            reason=work.reason,
-            before=len(work.segments),
+            reason=rebuild.reason,
+            before=len(rebuild.segments),
             after=len(built),
             rows=sum(segment.rows for segment in built),
         )
 
-    def _pieces(self, snapshot: IndexSnapshot, work: Rebuild) -> list[Piece]:
+    def _pieces(self, snapshot: IndexSnapshot, rebuild: Rebuild) -> list[Piece]:
         """The live rows of some segments.
 
         By the files where segments have them whole; by row addresses where they share files.
         """
-        own = {segment.id for segment in work.segments}
+        own = {segment.id for segment in rebuild.segments}
         others = {
             key
             for segment in snapshot.parts.segments
             if segment.id not in own
             for key in segment.files
         }
-        named = {key for segment in work.segments for key in segment.files if key in snapshot.files}
+        named = {
+            key for segment in rebuild.segments for key in segment.files if key in snapshot.files
+        }
         whole = named - others
         pieces = [snapshot.live_piece(key) for key in sorted(whole)]
-        shared = [segment for segment in work.segments if set(segment.files) & (named & others)]
+        shared = [segment for segment in rebuild.segments if set(segment.files) & (named & others)]
         if shared:
             opener = self._opener()
             for segment in shared:
@@ -232,8 +234,8 @@ class Maintenance:
         training, opener = job.definition.kind.training, self._opener()
         has_grown = rows > newest.trained_rows * _CALIBRATED
         if has_grown and training.is_uneven(opener, snapshot, newest):
-            work = Rebuild(reason="uneven lists", segments=snapshot.parts.segments, trains=True)
-            self._replace(job, snapshot, work)
+            rebuild = Rebuild(reason="uneven lists", segments=snapshot.parts.segments, trains=True)
+            self._replace(job, snapshot, rebuild)
         else:
             training.calibrate(self._runtime, opener.open(snapshot, tail=False), newest)
 
@@ -242,7 +244,9 @@ class Maintenance:
         return Opener(self._runtime.storage, cache)
 
 
-def choose(snapshot: IndexSnapshot, *, merge_segments: int, exact_rows: int) -> Rebuild | None:
+def next_rebuild(
+    snapshot: IndexSnapshot, *, merge_segments: int, exact_rows: int
+) -> Rebuild | None:
     """The most urgent rebuild: of old formats, then lists, deleted rows, many segments."""
     every = snapshot.parts.segments
     kind = snapshot.definition.kind
@@ -253,9 +257,9 @@ def choose(snapshot: IndexSnapshot, *, merge_segments: int, exact_rows: int) -> 
         trains = kind.is_trained and sum(live.values()) > exact_rows
         return Rebuild(reason="format", segments=old, trains=trains)
     if kind.is_trained:
-        work = _outgrown(snapshot, sum(live.values()), exact_rows)
-        if work is not None:
-            return work
+        rebuild = _outgrown(snapshot, sum(live.values()), exact_rows)
+        if rebuild is not None:
+            return rebuild
     for one in every:
         if one.rows and live[one.id] < one.rows * (1 - _DELETED):
             return Rebuild(reason="deleted rows", segments=(one,))
