@@ -77,11 +77,11 @@ class _Taker:
 
 
 def checked(target: Target) -> Target:
-    """Check the arguments of a function, or those of all public methods of a class."""
+    """Check the arguments of a function, or those of all public methods that a class has."""
     if inspect.isclass(target):
         owner = target.__name__.lower()
-        for name, value in list(vars(target).items()):
-            if inspect.isfunction(value) and not name.startswith("_"):
+        for name, value in inspect.getmembers(target, inspect.isfunction):
+            if not name.startswith("_"):
                 setattr(target, name, _checked(value, f"{owner}.{name}"))
         return target
     return _checked(target, target.__name__)

@@ -1,0 +1,196 @@
+"""The lake as a transaction sees it: as it was at its base snapshot, with its own changes.
+
+What it has looked up or changed is in its workspace. Schemas, tables and views are changed in
+`definitions`, rows in `row_changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import sqlalchemy as sa
+
+from tailrace.errors import ConflictError, InvalidError, NotFoundError
+from tailrace.store import lookup
+from tailrace.store.deletes import union
+from tailrace.store.files import DataFile
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.schema import TableInfo, fold, split_name
+from tailrace.store.view import ViewInfo
+from tailrace.store.workspace import TableWork, ViewWork, Workspace
+
+if TYPE_CHECKING:
+    from tailrace.store.table import Table
+    from tailrace.store.transaction import Transaction
+
+
+class Draft:
+    """What is visible to a transaction."""
+
+    base: int  # the snapshot that it reads
+
+    def __init__(self, runtime: Runtime, work: Workspace, check: Callable[[], None] | None) -> None:
+        """`check` may stop the transaction at any call."""
+        self._runtime, self._work, self._check = runtime, work, check
+        self._owners: set[int] = set()  # whose tables it may write to
+        self._open = True
+
+    @property
+    def runtime(self) -> Runtime:
+        """What it works with, for consumers that read and search by themselves."""
+        return self._runtime
+
+    def table(self, name: str) -> Table:
+        """A table, as this transaction sees it."""
+        from tailrace.store.table import Table
+
+        schema, plain = split_name(name)
+        self._find(schema, plain)
+        return Table(self._runtime, schema, plain, transaction=cast("Transaction", self))
+
+    def find_view(self, name: str) -> ViewInfo | None:
+        """A view, as this transaction sees it, or None."""
+        self._check_open()
+        return self._peek_view(*split_name(name))
+
+    def info(self, name: str) -> TableInfo:
+        """A table's description, as this transaction sees it."""
+        return self._find(*split_name(name)).info
+
+    def own_info(self, name: str) -> TableInfo:
+        """The description of a table that this transaction may write to."""
+        return self._find_own(*split_name(name)).info
+
+    def scan(self, schema: str, name: str) -> Scan:
+        """The rows of a table that this transaction sees."""
+        return self._scan(self._find(schema, name))
+
+    def list_tables(self) -> list[tuple[str, str]]:
+        """Folded schema and name of every table that this transaction sees."""
+        with self._at_base() as connection:
+            found = {
+                (fold(schema), fold(name))
+                for schema, name in lookup.list_tables(connection, self.base, self._runtime.tenant)
+            }
+        for key, work in self._work.tables.items():
+            if work.dropped:
+                found.discard(key)
+            else:
+                found.add(key)
+        return sorted(found)
+
+    def list_views(self) -> list[tuple[str, str]]:
+        """Folded schema and name of every view that this transaction sees."""
+        with self._runtime.database.read() as connection:
+            views = lookup.list_views(connection, self.base, self._runtime.tenant)
+        found = {(fold(view.schema), fold(view.name)) for view in views}
+        for key, work in self._work.views.items():
+            if work.info is None:
+                found.discard(key)
+            else:
+                found.add(key)
+        return sorted(found)
+
+    def dropped(self) -> set[int]:
+        """The ids of the committed tables that it drops."""
+        works = [*self._work.tables.values(), *self._work.replaced]
+        return {work.base.id for work in works if work.dropped and work.base is not None}
+
+    def act_for(self, owner: int) -> None:
+        """Let this transaction write to the tables of an owner."""
+        self._owners.add(owner)
+
+    def acts_for(self, owner: int) -> bool:
+        """Whether this transaction may write to the tables of an owner."""
+        return owner in self._owners
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidError("this transaction has ended: begin another")
+        if self._check is not None:
+            self._check()
+
+    @contextmanager
+    def _at_base(self) -> Iterator[sa.Connection]:
+        """For reading the catalog as it was when this transaction began."""
+        with self._runtime.database.read_at_once() as connection:
+            # One that has written nothing yet is not known to a purge.
+            if not lookup.has_snapshot(connection, self.base):
+                raise ConflictError(
+                    "this transaction began so long ago that the lake no longer has its snapshot "
+                    f"({self.base}): run it again"
+                )
+            yield connection
+
+    def _find(self, schema: str, name: str) -> TableWork:
+        self._check_open()
+        found = self._peek(schema, name)
+        if found is None and self._peek_view(schema, name) is not None:
+            raise InvalidError(f"{schema}.{name} is a view: change the tables that it reads")
+        if found is None:
+            raise NotFoundError(f"there is no table {schema}.{name}")
+        return found
+
+    def _find_own(self, schema: str, name: str) -> TableWork:
+        """A table that this transaction may write to."""
+        work = self._find(schema, name)
+        owner = work.info.derived_by
+        if owner is not None and owner not in self._owners:
+            raise InvalidError(
+                f"{work.info.full_name} is derived by a job, which alone writes to it: "
+                "change its sources, or unregister the job to drop it"
+            )
+        return work
+
+    def _peek(self, schema: str, name: str) -> TableWork | None:
+        known = self._work.tables.get((fold(schema), fold(name)))
+        if known is not None:
+            return None if known.dropped else known
+        with self._at_base() as connection:
+            info = lookup.find_table(connection, schema, name, self.base, self._runtime.tenant)
+        if info is None:
+            return None
+        # A database may compare more letters than we do: then the name here is another spelling.
+        known = self._work.tables.get((fold(info.schema), fold(info.name)))
+        if known is not None and known.base is not None and known.base.id == info.id:
+            return None if known.dropped else known
+        return self._work.add(TableWork(base=info, info=info))
+
+    def _peek_view(self, schema: str, name: str) -> ViewInfo | None:
+        known = self._work.views.get((fold(schema), fold(name)))
+        if known is not None:
+            return known.info
+        with self._runtime.database.read() as connection:
+            found = lookup.find_view(connection, schema, name, self.base, self._runtime.tenant)
+        if found is None:
+            return None
+        # As in `_peek`: the name here may be another spelling of one that is known.
+        key = (fold(found.schema), fold(found.name))
+        return self._work.views.setdefault(key, ViewWork(base=found, info=found)).info
+
+    def _scan(self, work: TableWork) -> Scan:
+        if work.committed is None:
+            work.committed = ()
+            if work.base is not None:
+                with self._at_base() as connection:
+                    work.committed = tuple(lookup.data_files(connection, work.base, self.base))
+        every: list[DataFile] = [*work.committed, *work.files]
+        nothing = union([])
+        live = tuple(
+            LiveFile(file=file, removed=work.removed.get(file.key, nothing)) for file in every
+        )
+        return Scan(table=work.info, at=self.base, files=live)
+
+    def _schema_id(self, name: str) -> int | None:
+        known = self._work.schemas.get(fold(name))
+        if known is not None:
+            return known.id if known.created else None
+        row = self._schema_row(name)
+        return None if row is None or row.tenant != self._runtime.tenant else int(row.schema_id)
+
+    def _schema_row(self, name: str) -> sa.Row[Any] | None:
+        with self._at_base() as connection:
+            return lookup.find_schema(connection, name, self.base)
