@@ -23,7 +23,7 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake
 from tailrace.objects import Storage
 from tailrace.spark_sql import types
-from tailrace.store import lookup
+from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.files import DataFile
 from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows
@@ -78,7 +78,7 @@ def _scan(lake: Lake, name: str, at: int | None) -> Scan:
         table = lookup.find_table(connection, schema, plain, at, runtime.tenant)
         if table is None:
             raise NotFoundError(f"there is no table or view {schema}.{plain} at snapshot {at}")
-        files = lookup.data_files(connection, table, at)
+        files = file_lookup.data_files(connection, table, at)
     return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
 
 
@@ -208,7 +208,7 @@ class SkippingReader(TableReader):
             assert self._place is not None
             ids = tuple({condition.column.id for condition in conditions})
             with self._place.open() as lake, lake.runtime.database.read() as connection:
-                known = lookup.file_stats(connection, self._table, ids, self._at)
+                known = file_lookup.file_stats(connection, self._table, ids, self._at)
             self._files = tuple(
                 file for file in self._files if may_match(known.get(file.id, {}), conditions)
             )

@@ -16,7 +16,7 @@ from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.indexes.segment import Parts, Segment, parts_at
-from tailrace.store import lookup
+from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import Deleted, Positions
 from tailrace.store.files import DataFile
 from tailrace.store.pieces import Piece, piece_without
@@ -72,7 +72,7 @@ def index_at(
         if table is None:
             raise NotFoundError(f"the table of this index is not there at snapshot {at}")
         parts = parts_at(connection, job_id, at)
-        files = {file.key: file for file in lookup.data_files(connection, table, at)}
+        files = {file.key: file for file in file_lookup.data_files(connection, table, at)}
     now = definition.kind.format
     old = [one for one in parts.segments if one.path and one.format != now]
     if old and not any_format:

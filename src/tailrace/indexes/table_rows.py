@@ -16,7 +16,7 @@ from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Hits
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
-from tailrace.store import lookup, predicate
+from tailrace.store import file_lookup, predicate
 from tailrace.store.parallel import each
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import read_file
@@ -30,7 +30,7 @@ def matching_rows(runtime: Runtime, snapshot: IndexSnapshot, where: object) -> R
 
     def stats(columns: Iterable[int]) -> Any:
         with runtime.database.read() as connection:
-            return lookup.file_stats(connection, snapshot.table, tuple(columns), snapshot.at)
+            return file_lookup.file_stats(connection, snapshot.table, tuple(columns), snapshot.at)
 
     return predicate.matching(runtime, snapshot.scan, where, stats)
 

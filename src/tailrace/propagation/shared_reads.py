@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tailrace.errors import NotFoundError
 from tailrace.store import changes as feed
-from tailrace.store import lookup, scan, spark_scan
+from tailrace.store import file_lookup, lookup, scan, spark_scan
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
@@ -191,7 +191,7 @@ def plan_range(runtime: Runtime, key: Key, columns: set[str] | None) -> feed.Fee
             table = table.narrowed(columns)
         if since is not None:
             return feed.plan(runtime, connection, table, since, to, net=True)
-        files = lookup.data_files(connection, table, to)
+        files = file_lookup.data_files(connection, table, to)
     return Scan(table=table, at=to, files=tuple(LiveFile(file=file) for file in files))
 
 

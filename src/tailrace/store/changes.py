@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from tailrace.errors import InvalidError
-from tailrace.store import lookup
+from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import NOTHING, Deleted, Positions
 from tailrace.store.files import DataFile, Op
 from tailrace.store.images import same_rows
@@ -126,12 +126,12 @@ def plan(
         raise InvalidError(f"changes(since={since}, until={until}): since must not be after until")
     whole: list[WholeFile] = []
     some: list[DeletedRows] = []
-    for file in lookup.files_begun(connection, table, since, until):
+    for file in file_lookup.files_begun(connection, table, since, until):
         dead = runtime.deletes.read(file.deletes).at(until) if net else NOTHING.positions
         gone = net and file.end is not None and file.end <= until
         if file.op is not Op.COMPACTION and not gone and len(dead) < file.rows:
             whole.append(WholeFile(file=file, change=INSERT, snapshot=file.begin, without=dead))
-    for file in lookup.files_with_deletes(connection, table, since, until):
+    for file in file_lookup.files_with_deletes(connection, table, since, until):
         if net and file.begin > since:
             continue
         deleted = runtime.deletes.read(file.deletes)

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 
 from tailrace.catalog.database import CommitLostError
 from tailrace.errors import ConflictError
+from tailrace.store import file_lookup, lookup, outcome
 from tailrace.store import keys as key_search
-from tailrace.store import lookup, outcome
 from tailrace.store import tables as t
 from tailrace.store.commit_rows import Writer
 from tailrace.store.deletes import NOTHING, WrittenDeletes, union, write_deletes
@@ -219,7 +219,7 @@ def _prepare_deletes(
         return
     now = {
         file.id: file
-        for file in lookup.files_by_id(connection, table.base, [f.id for f in touched], newest)
+        for file in file_lookup.files_by_id(connection, table.base, [f.id for f in touched], newest)
     }
     for before in touched:
         positions = table.removed[before.key]
@@ -256,14 +256,14 @@ def _check_keys(
 ) -> None:
     """No key that we insert may have come in since: only the files committed since can hold it."""
     assert table.base is not None
-    since = lookup.files_begun(connection, table.base, base, newest)
+    since = file_lookup.files_begun(connection, table.base, base, newest)
     tail = tuple(
         LiveFile(file=file) for file in since if file.op is not Op.COMPACTION and file.end is None
     )
     if not tail:
         return
     scan = Scan(table=table.info, at=newest, files=tail)
-    known = lookup.file_stats(connection, table.base, table.info.key, newest)
+    known = file_lookup.file_stats(connection, table.base, table.info.key, newest)
     for written in table.written:
         keys = keys_of_files(runtime, table.info, written)
         found = key_search.find_keys(runtime, keys, scan, known)

@@ -14,12 +14,12 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
 from tailrace.store import lookup, outcome
 from tailrace.store import tables as t
 from tailrace.store.column_rows import column_rows
-from tailrace.store.files import DataFile
+from tailrace.store.file_rows import write_files
+from tailrace.store.new_snapshot import NewSnapshot
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import DIALECT, ViewInfo, write_aliases
@@ -27,7 +27,6 @@ from tailrace.store.workspace import Commit, SchemaWork, Workspace
 
 if TYPE_CHECKING:
     from tailrace.store.commit import PreparedTable
-    from tailrace.store.deletes import WrittenDeletes
 
 
 class Writer:
@@ -37,22 +36,14 @@ class Writer:
         self, connection: sa.Connection, runtime: Runtime, work: Workspace, newest: int
     ) -> None:
         self._connection, self._runtime, self._work = connection, runtime, work
-        self._newest, self._snapshot = newest, newest + 1
-        self._ids: dict[int, int] = {}  # real ids by provisional ones
-        self._changes: list[str] = []
-        row = connection.execute(
-            sa.select(dl.snapshot).where(dl.snapshot.c.snapshot_id == newest)
-        ).one()
-        self._schema_version = int(row.schema_version)
-        self._next_catalog_id = int(row.next_catalog_id)
-        self._next_file_id = int(row.next_file_id)
-        self._altered: list[int] = []
-        # Readers keep what they know of tables, views and schemas until its version changes.
-        self._changes_names = bool(work.schemas) or any(True for _ in work.changed_views())
+        self._new, self._newest = NewSnapshot(connection, newest), newest
+        self._new.changes_names = bool(work.schemas) or any(True for _ in work.changed_views())
 
     def write(self, tables: Sequence[PreparedTable]) -> int:
         """Write everything; returns the snapshot that it is visible from."""
-        ended = self._run(sa.delete(t.transaction).where(t.transaction.c.txn_id == self._work.id))
+        ended = self._new.run(
+            sa.delete(t.transaction).where(t.transaction.c.txn_id == self._work.id)
+        )
         if ended.rowcount != 1:
             raise ConflictError(
                 "this transaction was idle for too long and has expired: run it again"
@@ -71,15 +62,15 @@ class Writer:
         for view in self._work.changed_views():
             if view.info is not None:
                 self._create_view(view.info)
-        self._finish()
-        self._complete(self._snapshot)
+        self._new.write(self._runtime.clock.now())
+        self._complete(self._new.number)
         # Last: jobs that this very commit drops are no longer there to follow a table.
         self._tell_of_drops(tables)
-        return self._snapshot
+        return self._new.number
 
     def _complete(self, snapshot: int) -> None:
         outcome.enter(self._connection, self._runtime, self._work, snapshot)
-        commit = Commit(connection=self._connection, snapshot=snapshot, ids=self._ids)
+        commit = Commit(connection=self._connection, snapshot=snapshot, ids=self._new.ids)
         for call in self._work.on_commit:
             call(commit)
 
@@ -89,47 +80,7 @@ class Writer:
             for layer in self._runtime.layers:
                 layer.dropping(self._runtime, self._connection, dropped)
 
-    def _run(self, statement: Any, rows: list[dict[str, Any]] | None = None) -> Any:
-        if rows is None:
-            return self._connection.execute(statement)
-        return self._connection.execute(statement, rows) if rows else None
-
-    def _finish(self) -> None:
-        if self._altered or self._changes_names:
-            self._schema_version += 1
-        self._run(
-            sa.insert(dl.schema_versions),
-            [
-                {
-                    "begin_snapshot": self._snapshot,
-                    "schema_version": self._schema_version,
-                    "table_id": table_id,
-                }
-                for table_id in self._altered
-            ],
-        )
-        self._run(
-            sa.insert(dl.snapshot).values(
-                snapshot_id=self._snapshot,
-                snapshot_time=self._runtime.clock.now(),
-                schema_version=self._schema_version,
-                next_catalog_id=self._next_catalog_id,
-                next_file_id=self._next_file_id,
-            )
-        )
-        self._run(
-            sa.insert(dl.snapshot_changes).values(
-                snapshot_id=self._snapshot, changes_made=",".join(self._changes)
-            )
-        )
-
     # --- schemas, tables and views ----------------------------------------------------------
-
-    def _new_catalog_id(self, provisional: int) -> int:
-        number = self._next_catalog_id
-        self._next_catalog_id += 1
-        self._ids[provisional] = number
-        return number
 
     def _schema(self, schema: SchemaWork) -> None:
         there = lookup.find_schema(self._connection, schema.name, self._newest)
@@ -138,22 +89,22 @@ class Writer:
         if schema.created:
             if there is not None and there.schema_id != schema.replaces:
                 raise ConflictError(f"another transaction created the schema {schema.name!r}")
-            number = self._new_catalog_id(schema.id)
+            number = self._new.new_catalog_id(schema.id)
             if self._runtime.tenant != lookup.DEFAULT_TENANT:
-                self._run(
+                self._new.run(
                     sa.insert(t.own_schema).values(schema_id=number, tenant=self._runtime.tenant)
                 )
-            self._run(
+            self._new.run(
                 sa.insert(dl.schema).values(
                     schema_id=number,
                     schema_uuid=str(uuid4()),
-                    begin_snapshot=self._snapshot,
+                    begin_snapshot=self._new.number,
                     schema_name=schema.name,
                     path=schema.path,
                     path_is_relative=True,
                 )
             )
-            self._changes.append(f"created_schema:{_quoted(schema.name)}")
+            self._new.note("created_schema", _quoted(schema.name))
         else:
             self._drop_schema(schema.name, schema.id, there)
 
@@ -161,7 +112,7 @@ class Writer:
         inside = [
             one
             for kind, number_of in ((dl.table, dl.table.c.table_id), (dl.view, dl.view.c.view_id))
-            for one in self._run(
+            for one in self._new.run(
                 sa.select(number_of).where(
                     kind.c.schema_id == number, lookup.visible(kind, self._newest)
                 )
@@ -170,8 +121,8 @@ class Writer:
         gone = there is None or there.schema_id != number
         if gone or not all(self._work.drops(one) for one in inside):
             raise ConflictError(f"another transaction changed the schema {name!r}")
-        self._end(dl.schema, dl.schema.c.schema_id == number)
-        self._changes.append(f"dropped_schema:{number}")
+        self._new.end(dl.schema, dl.schema.c.schema_id == number)
+        self._new.note("dropped_schema", number)
 
     def _table(self, prepared: PreparedTable) -> None:
         work = prepared.work
@@ -181,11 +132,11 @@ class Writer:
         elif work.base is not None and work.base != work.info:
             self._alter(work.base, work.info)
         if work.changes_rows:
-            self._files(prepared, table_id)
+            write_files(self._new, prepared, table_id, self._runtime.clock.now())
 
     def _check_place(self, info: TableInfo | ViewInfo) -> int:
         """See that a new table or view may be there; returns the id of its schema."""
-        schema_id = self._ids.get(info.schema_id, info.schema_id)
+        schema_id = self._new.ids.get(info.schema_id, info.schema_id)
         if info.schema_id >= 0:
             schema = lookup.find_schema(self._connection, info.schema, self._newest)
             if schema is None or schema.schema_id != schema_id:
@@ -200,11 +151,11 @@ class Writer:
 
     def _create_view(self, info: ViewInfo) -> None:
         schema_id = self._check_place(info)
-        self._run(
+        self._new.run(
             sa.insert(dl.view).values(
-                view_id=self._new_catalog_id(info.id),
+                view_id=self._new.new_catalog_id(info.id),
                 view_uuid=info.uuid,
-                begin_snapshot=self._snapshot,
+                begin_snapshot=self._new.number,
                 schema_id=schema_id,
                 view_name=info.name,
                 dialect=DIALECT,
@@ -212,41 +163,41 @@ class Writer:
                 column_aliases=write_aliases(info.columns),
             )
         )
-        self._changes.append(f"created_view:{_quoted(info.schema)}.{_quoted(info.name)}")
+        self._new.note("created_view", f"{_quoted(info.schema)}.{_quoted(info.name)}")
 
     def _drop_view(self, base: ViewInfo) -> None:
-        if self._end(dl.view, dl.view.c.view_id == base.id) != 1:
+        if self._new.end(dl.view, dl.view.c.view_id == base.id) != 1:
             raise ConflictError(
                 f"the view {base.full_name} was replaced or dropped by another transaction: "
                 "run this one again"
             )
-        self._changes.append(f"dropped_view:{base.id}")
+        self._new.note("dropped_view", base.id)
 
     def _create(self, info: TableInfo) -> int:
         schema_id = self._check_place(info)
-        table_id = self._new_catalog_id(info.id)
+        table_id = self._new.new_catalog_id(info.id)
         # The schema's part of the path stands in the schema's row.
         own_path = f"{info.path.rstrip('/').rpartition('/')[2]}/"
-        self._run(
+        self._new.run(
             sa.insert(dl.table).values(
                 table_id=table_id,
                 table_uuid=info.uuid,
-                begin_snapshot=self._snapshot,
+                begin_snapshot=self._new.number,
                 schema_id=schema_id,
                 table_name=info.name,
                 path=own_path,
                 path_is_relative=True,
             )
         )
-        self._run(
+        self._new.run(
             sa.insert(t.own_table).values(
                 table_id=table_id,
                 primary_key=json.dumps(info.key),
-                last_change_snapshot=self._snapshot,
-                last_alter_snapshot=self._snapshot,
+                last_change_snapshot=self._new.number,
+                last_alter_snapshot=self._new.number,
             )
         )
-        self._run(
+        self._new.run(
             sa.insert(dl.table_stats).values(
                 table_id=table_id, record_count=0, next_row_id=0, file_size_bytes=0
             )
@@ -255,16 +206,16 @@ class Writer:
         self._physical_names(table_id, info.columns)
         if info.key:
             self._key_tag(table_id, info)
-        self._altered.append(table_id)
-        self._changes.append(f"created_table:{_quoted(info.schema)}.{_quoted(info.name)}")
+        self._new.note_columns(table_id)
+        self._new.note("created_table", f"{_quoted(info.schema)}.{_quoted(info.name)}")
         return table_id
 
     def _key_tag(self, table_id: int, info: TableInfo) -> None:
         names = json.dumps([c.name for c in info.key_columns], ensure_ascii=False)
-        self._run(
+        self._new.run(
             sa.insert(dl.tag).values(
                 object_id=table_id,
-                begin_snapshot=self._snapshot,
+                begin_snapshot=self._new.number,
                 key="primary_key",
                 value=names,
             )
@@ -272,11 +223,11 @@ class Writer:
 
     def _drop(self, table_id: int) -> None:
         for table in (dl.table, dl.column, dl.data_file, dl.delete_file):
-            self._end(table, table.c.table_id == table_id)
-        self._end(dl.tag, dl.tag.c.object_id == table_id)
-        self._mark(table_id, last_alter_snapshot=self._snapshot)
-        self._changes_names = True
-        self._changes.append(f"dropped_table:{table_id}")
+            self._new.end(table, table.c.table_id == table_id)
+        self._new.end(dl.tag, dl.tag.c.object_id == table_id)
+        self._new.mark_altered(table_id)
+        self._new.changes_names = True
+        self._new.note("dropped_table", table_id)
 
     def _alter(self, old: TableInfo, new: TableInfo) -> None:
         before = {column.id: column for column in old.columns}
@@ -291,30 +242,30 @@ class Writer:
             elif column != before[number]:
                 # Only the column's own row: what is inside of it stays as it is.
                 self._end_columns(old.id, (number,))
-                self._run(
-                    sa.insert(dl.column), list(column_rows(old.id, self._snapshot, column))[:1]
+                self._new.run(
+                    sa.insert(dl.column), list(column_rows(old.id, self._new.number, column))[:1]
                 )
                 if column.dimension != before[number].dimension:
                     known = t.vector_column.c
-                    self._run(
+                    self._new.run(
                         sa.delete(t.vector_column).where(
                             known.table_id == old.id, known.column_id == number
                         )
                     )
                     self._dimensions(old.id, [column])
         if [c.name for c in old.key_columns] != [c.name for c in new.key_columns]:
-            self._end(dl.tag, dl.tag.c.object_id == old.id)
+            self._new.end(dl.tag, dl.tag.c.object_id == old.id)
             self._key_tag(old.id, new)
-        self._mark(old.id, last_alter_snapshot=self._snapshot)
-        self._altered.append(old.id)
-        self._changes.append(f"altered_table:{old.id}")
+        self._new.mark_altered(old.id)
+        self._new.note_columns(old.id)
+        self._new.note("altered_table", old.id)
 
     def _columns(self, table_id: int, columns: Sequence[Column]) -> None:
-        rows = [row for c in columns for row in column_rows(table_id, self._snapshot, c)]
-        self._run(sa.insert(dl.column), rows)
+        rows = [row for c in columns for row in column_rows(table_id, self._new.number, c)]
+        self._new.run(sa.insert(dl.column), rows)
 
     def _physical_names(self, table_id: int, columns: Sequence[Column]) -> None:
-        self._run(
+        self._new.run(
             sa.insert(t.own_column),
             [
                 {"table_id": table_id, "column_id": c.id, "physical_name": c.physical}
@@ -325,145 +276,14 @@ class Writer:
 
     def _dimensions(self, table_id: int, columns: Sequence[Column]) -> None:
         vectors = [c for c in columns if c.dimension is not None]
-        self._run(
+        self._new.run(
             sa.insert(t.vector_column),
             [{"table_id": table_id, "column_id": c.id, "dimension": c.dimension} for c in vectors],
         )
 
-    def _end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
-        ended = self._run(
-            sa.update(table)
-            .where(condition, table.c.end_snapshot.is_(None))
-            .values(end_snapshot=self._snapshot)
-        )
-        return int(ended.rowcount)
-
     def _end_columns(self, table_id: int, ids: Sequence[int]) -> None:
-        self._end(
+        self._new.end(
             dl.column, sa.and_(dl.column.c.table_id == table_id, dl.column.c.column_id.in_(ids))
-        )
-
-    def _mark(self, table_id: int, **values: int) -> None:
-        self._run(sa.update(t.own_table).where(t.own_table.c.table_id == table_id).values(**values))
-
-    # --- files ------------------------------------------------------------------------------
-
-    def _new_file_id(self) -> int:
-        self._next_file_id += 1
-        return self._next_file_id - 1
-
-    def _files(self, prepared: PreparedTable, table_id: int) -> None:
-        table_path = prepared.work.info.path
-        ids = {file.key: self._new_file_id() for file in prepared.files}
-        self._insert_files(prepared.files, ids, table_id, table_path)
-        self._delete_files(prepared.deletes, ids, table_id, table_path)
-        for ended in in_batches(file.id for file in prepared.ended):
-            for table in (dl.data_file, dl.delete_file):
-                self._end(table, table.c.data_file_id.in_(ended))
-        if prepared.files:
-            self._changes.append(f"inserted_into_table:{table_id}")
-        if prepared.deletes or prepared.ended:
-            self._changes.append(f"deleted_from_table:{table_id}")
-        self._mark(table_id, last_change_snapshot=self._snapshot)
-
-    def _insert_files(
-        self, files: Sequence[DataFile], ids: dict[int, int], table_id: int, table_path: str
-    ) -> None:
-        if not files:
-            return
-        totals = dl.table_stats.c
-        row_id = self._run(
-            sa.select(totals.next_row_id).where(totals.table_id == table_id)
-        ).scalar_one()
-        data_rows, stats_rows, own_rows = [], [], []
-        for file in files:
-            number = ids[file.key]
-            data_rows.append(
-                {
-                    "data_file_id": number,
-                    "table_id": table_id,
-                    "begin_snapshot": self._snapshot,
-                    "path": file.path.removeprefix(table_path),
-                    "path_is_relative": True,
-                    "file_format": "parquet",
-                    "record_count": file.rows,
-                    "file_size_bytes": file.size,
-                    "footer_size": file.footer,
-                    "row_id_start": row_id,
-                }
-            )
-            row_id += file.rows
-            own_rows.append({"data_file_id": number, "file_key": file.key, "op": str(file.op)})
-            stats_rows += [
-                {
-                    "data_file_id": number,
-                    "table_id": table_id,
-                    "column_id": s.column_id,
-                    "column_size_bytes": s.size,
-                    "value_count": s.values,
-                    "null_count": s.nulls,
-                    "min_value": s.min,
-                    "max_value": s.max,
-                    "contains_nan": s.has_nan,
-                }
-                for s in file.stats
-            ]
-        self._run(sa.insert(dl.data_file), data_rows)
-        self._run(sa.insert(dl.file_column_stats), stats_rows)
-        self._run(sa.insert(t.own_file), own_rows)
-        self._run(
-            sa.update(dl.table_stats)
-            .where(totals.table_id == table_id)
-            .values(
-                next_row_id=row_id,
-                record_count=totals.record_count + sum(f.rows for f in files),
-                file_size_bytes=totals.file_size_bytes + sum(f.size for f in files),
-            )
-        )
-
-    def _delete_files(
-        self,
-        written: Sequence[tuple[DataFile, WrittenDeletes]],
-        ids: dict[int, int],
-        table_id: int,
-        table_path: str,
-    ) -> None:
-        # A new file says all that the old one did, so that the old one's row goes. Its object
-        # stays for a while: someone may be reading it.
-        replaced = [file.deletes for file, _ in written if file.deletes is not None]
-        for old in in_batches(deletes.id for deletes in replaced):
-            self._run(sa.delete(dl.delete_file).where(dl.delete_file.c.delete_file_id.in_(old)))
-        now = self._runtime.clock.now()
-        self._run(
-            sa.insert(dl.scheduled_for_deletion),
-            [
-                {
-                    "data_file_id": deletes.id,
-                    "path": deletes.path,
-                    "path_is_relative": True,
-                    "schedule_start": now,
-                }
-                for deletes in replaced
-            ],
-        )
-        self._run(
-            sa.insert(dl.delete_file),
-            [
-                {
-                    "delete_file_id": self._new_file_id(),
-                    "table_id": table_id,
-                    "begin_snapshot": self._snapshot if new.begin is None else new.begin,
-                    "data_file_id": ids.get(file.key, file.id),
-                    "path": new.path.removeprefix(table_path),
-                    "path_is_relative": True,
-                    "format": "parquet",
-                    "delete_count": new.count,
-                    "file_size_bytes": new.size,
-                    "footer_size": new.footer,
-                    "partial_max": new.last,
-                }
-                for file, new in written
-            ],
         )
 
 

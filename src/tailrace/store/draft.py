@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, InvalidError, NotFoundError
-from tailrace.store import lookup
+from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import union
 from tailrace.store.files import DataFile
 from tailrace.store.runtime import Runtime
@@ -176,7 +176,7 @@ class Draft:
             work.committed = ()
             if work.base is not None:
                 with self._at_base() as connection:
-                    work.committed = tuple(lookup.data_files(connection, work.base, self.base))
+                    work.committed = tuple(file_lookup.data_files(connection, work.base, self.base))
         every: list[DataFile] = [*work.committed, *work.files]
         nothing = union([])
         live = tuple(

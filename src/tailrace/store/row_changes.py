@@ -12,8 +12,8 @@ from typing import Any
 
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
+from tailrace.store import file_lookup
 from tailrace.store import keys as key_search
-from tailrace.store import lookup
 from tailrace.store import rows as row_checks
 from tailrace.store.deletes import union
 from tailrace.store.draft import Draft
@@ -172,6 +172,6 @@ class RowChanges(Draft):
             if work.base is None:
                 return {}
             with self._runtime.database.read() as connection:
-                return lookup.file_stats(connection, work.base, tuple(column_ids), self.base)
+                return file_lookup.file_stats(connection, work.base, tuple(column_ids), self.base)
 
         return read

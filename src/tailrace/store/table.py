@@ -12,7 +12,7 @@ from tailrace.arguments import Name, checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql.types import parse_type
 from tailrace.store import changes as feed
-from tailrace.store import lookup, spark_scan
+from tailrace.store import file_lookup, lookup, spark_scan
 from tailrace.store import scan as local_scan
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
@@ -121,7 +121,7 @@ class Table:
             table = self._find(connection, at)
             if table is None:
                 raise self._missing(at)
-            files = lookup.data_files(connection, table, at)
+            files = file_lookup.data_files(connection, table, at)
         return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
 
     def _find(self, connection: sa.Connection, at: int) -> TableInfo | None:
@@ -182,5 +182,5 @@ def scan_at(runtime: Runtime, table: TableInfo, at: int) -> Scan:
     """A table's files at a snapshot, read from the catalog in one moment."""
     with runtime.database.read_at_once() as connection:
         lookup.check_snapshot(connection, at)
-        files = lookup.data_files(connection, table, at)
+        files = file_lookup.data_files(connection, table, at)
     return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))

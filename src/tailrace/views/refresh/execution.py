@@ -20,7 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.spark_sql.duckdb.engine import execute
-from tailrace.store import lookup, scan, spark_scan
+from tailrace.store import file_lookup, scan, spark_scan
 from tailrace.store.find_rows import Wanted, can_hold, find_rows, prune
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
@@ -286,7 +286,7 @@ class Run:
 
     def _stats(self, narrow: Scan, column_id: int) -> Any:
         with self._runtime.database.read() as connection:
-            return lookup.file_stats(connection, narrow.table, (column_id,), narrow.at)
+            return file_lookup.file_stats(connection, narrow.table, (column_id,), narrow.at)
 
     # --- the stored rows --------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.errors import InvalidError
-from tailrace.store import changes, lookup
+from tailrace.store import changes, file_lookup, lookup
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column
 from tailrace.views.definition import Definition, Input
@@ -132,7 +132,7 @@ def _source(
         return Source(rows=lambda: 0, table=None, key=(), change=None)
     fields = definition.fields.get(given.name)
     table = given.table if fields is None else given.table.narrowed(fields)
-    rows = sum(file.rows for file in lookup.data_files(connection, table, newest))
+    rows = sum(file.rows for file in file_lookup.data_files(connection, table, newest))
     change = None
     if since is not None and given.view is None:
         feed = changes.plan(runtime, connection, table, since, newest, net=True)
