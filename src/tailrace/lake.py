@@ -46,7 +46,7 @@ from tailrace.store import tables as store_tables
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.purge import Purge, purges
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.sweep import Sweep, sweep
@@ -143,7 +143,7 @@ def connect(
     except BaseException:
         database.close()
         raise
-    runtime = Runtime(
+    runtime = TenantRuntime(
         database=database,
         storage=storage,
         deletes=DeleteFiles(storage),
@@ -170,14 +170,14 @@ def _make_place(directory: Path) -> None:
 class Lake(Closing):
     """An open lake; see `connect`. Safe to use from several threads."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: TenantRuntime) -> None:
         self._runtime = runtime
         self._heartbeat = Heartbeat(runtime.database, runtime.clock)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
         self._services: list[Service | Serving] = []
 
     @property
-    def runtime(self) -> Runtime:
+    def runtime(self) -> TenantRuntime:
         """What it works with, for programs that show or extend it."""
         return self._runtime
 

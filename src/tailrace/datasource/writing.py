@@ -33,7 +33,7 @@ from tailrace.store.files import DataFile, Op
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.parallel import each
 from tailrace.store.parquet import FileWriter
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import read_file
 from tailrace.store.schema import TableInfo, split_name
 from tailrace.store.transaction import Begun, Transaction
@@ -86,7 +86,7 @@ def begin(lake: Lake, place: Place, schema: StructType) -> Begin:
 
 
 @contextmanager
-def _transaction(runtime: Runtime, begun: Begun | None = None) -> Iterator[Transaction]:
+def _transaction(runtime: TenantRuntime, begun: Begun | None = None) -> Iterator[Transaction]:
     heartbeat = Heartbeat(runtime.database, runtime.clock)
     with closing(heartbeat), Transaction(runtime, heartbeat, begun=begun) as txn:
         yield txn
@@ -177,7 +177,7 @@ def _write_sorted(writer: FileWriter, rows: pa.Table) -> Iterator[DataFile]:
     return writer.write([row_checks.sort(fitted, [c.physical for c in table.key_columns])])
 
 
-def _keys(runtime: Runtime, table: TableInfo, files: Sequence[DataFile]) -> pa.Table:
+def _keys(runtime: TenantRuntime, table: TableInfo, files: Sequence[DataFile]) -> pa.Table:
     """All keys that were written, sorted; one that stands twice is an InvalidError."""
     count = sum(file.rows for file in files)
     if count > _MOST_KEYS:

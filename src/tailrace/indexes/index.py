@@ -24,7 +24,7 @@ from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
 from tailrace.store import file_lookup, lookup
 from tailrace.store.rows import is_spark
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ MOST = 100_000  # rows of a result
 class Context:
     """The parts of a lake that its indexes work with."""
 
-    runtime: Runtime
+    runtime: TenantRuntime
     jobs: Jobs
     begin: Callable[[], Transaction]
     opener: Opener

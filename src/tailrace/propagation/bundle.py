@@ -75,7 +75,7 @@ class Bundle:
         parts: Sequence[Part],
     ) -> None:
         # It sees the lake as the tenant of the jobs does.
-        self._runtime = replace(runtime, tenant=parts[0].claim.job.tenant)
+        self._runtime = runtime.of_tenant(parts[0].claim.job.tenant)
         self._heartbeat, self._spark, self._execution = heartbeat, spark, execution
         self._parts = parts
         self.jobs = tuple(part.id for part in parts)

@@ -36,7 +36,7 @@ from tailrace.propagation.registration import Registration, check_retention
 from tailrace.propagation.spec import JobSpec, complete, updated
 from tailrace.propagation.status import JobStatus, statuses
 from tailrace.store import lookup
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import check_name, fold, quoted_name, split_name
 from tailrace.store.transaction import Transaction
 
@@ -50,7 +50,7 @@ class Jobs:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: TenantRuntime,
         begin: Callable[[], Transaction],
         run_one: Callable[[Callable[[Job], bool], float | None], None],
     ) -> None:

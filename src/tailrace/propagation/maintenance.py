@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from tailrace.log import get_logger
 from tailrace.propagation.consumer import find_consumer
@@ -62,7 +61,7 @@ class Maintenance:
     def _maintain(self, job: Job, stopped: Callable[[], bool]) -> None:
         consumer = find_consumer(job.kind)
         assert consumer is not None
-        runtime = replace(self._runtime, tenant=job.tenant)
+        runtime = self._runtime.of_tenant(job.tenant)
         try:
             begin = lambda: Transaction(runtime, self._heartbeat)  # noqa: E731
             consumer.maintain(runtime, begin, job.id, stopped)

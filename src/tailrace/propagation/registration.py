@@ -22,7 +22,7 @@ from tailrace.propagation.job import NewJob
 from tailrace.propagation.spec import JobSpec
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo, fold
 from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
@@ -33,7 +33,7 @@ log = get_logger("tailrace.jobs")
 class Registration:
     """Registers jobs as parts of transactions."""
 
-    def __init__(self, runtime: Runtime, dropping: Dropping) -> None:
+    def __init__(self, runtime: TenantRuntime, dropping: Dropping) -> None:
         self._runtime, self._dropping = runtime, dropping
         # What transactions that have not ended are going to register.
         self._pending: WeakKeyDictionary[Transaction, set[tuple[str, str]]] = WeakKeyDictionary()
@@ -99,7 +99,7 @@ def check_retention(connection: sa.Connection, spec: JobSpec) -> None:
 class _Batch:
     """Jobs that a transaction registers one after the other: called inside of its commit."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: TenantRuntime) -> None:
         self._runtime = runtime
         # Each with its sources, and the tables that it derives.
         self._jobs: list[tuple[NewJob, Sequence[TableInfo], Sequence[TableInfo]]] = []

@@ -29,7 +29,7 @@ from tailrace.sql.script import tokens_of
 from tailrace.sql.searches import Call
 from tailrace.sql.shown import Shown
 from tailrace.store.lookup import DEFAULT_TENANT
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
@@ -305,7 +305,7 @@ def _names(names: list[str]) -> list[str]:
     return [quoted_name(*name.split(".", 1)) for name in names]
 
 
-def _is_the_owners(runtime: Runtime, name: str) -> bool:
+def _is_the_owners(runtime: TenantRuntime, name: str) -> bool:
     """Whether a name is that of a temporary view which the lake's owner may read."""
     session = runtime.spark.session
     if session is None or runtime.tenant != DEFAULT_TENANT or fold(name).startswith(_OURS):

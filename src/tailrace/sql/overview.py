@@ -13,7 +13,7 @@ from tailrace.propagation.job_rows import spec_from_json
 from tailrace.sql import system
 from tailrace.store import lookup
 from tailrace.store import tables as t
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import is_hidden
 from tailrace.views.definition import VIEW
 
@@ -30,7 +30,7 @@ VIEWS = {
 }  # fmt: skip
 
 
-def tables(runtime: Runtime) -> list[dict[str, Any]]:
+def tables(runtime: TenantRuntime) -> list[dict[str, Any]]:
     """Tables with their sizes, and the snapshot that last changed their rows."""
     with runtime.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
@@ -89,7 +89,7 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
     }  # fmt: skip
 
 
-def views(runtime: Runtime) -> list[dict[str, Any]]:
+def views(runtime: TenantRuntime) -> list[dict[str, Any]]:
     """Views, how fresh they are, and how they were last refreshed."""
     fresh = {
         row["object"]: row
@@ -105,7 +105,7 @@ def views(runtime: Runtime) -> list[dict[str, Any]]:
     return rows
 
 
-def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
+def _views(runtime: TenantRuntime) -> list[tuple[str, str, str, str | None]]:
     c, i = pt.job.c, pt.iteration.c
     last = (
         sa.select(i.job_id, sa.func.max(i.iteration_id).label("iteration_id"))
@@ -128,7 +128,7 @@ def _views(runtime: Runtime) -> list[tuple[str, str, str, str | None]]:
     return found
 
 
-def indexes(runtime: Runtime) -> list[dict[str, Any]]:
+def indexes(runtime: TenantRuntime) -> list[dict[str, Any]]:
     """Indexes, what they are of, how fresh and how large they are."""
     words = {"table": "object", "using": "kind"}  # as CREATE INDEX says it
     rows = [

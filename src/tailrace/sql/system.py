@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tailrace.catalog import system_views
 from tailrace.catalog.columns import Time
 from tailrace.store import lookup
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import OWN_SCHEMA as SCHEMA
 
 __all__ = ["SCHEMA", "TABLES", "rows"]
@@ -55,7 +55,7 @@ TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
 }  # fmt: skip
 
 
-def rows(runtime: Runtime, name: str, *, limit: int | None = None) -> list[dict[str, Any]]:
+def rows(runtime: TenantRuntime, name: str, *, limit: int | None = None) -> list[dict[str, Any]]:
     """The rows of a system table, the newest last; with a limit, the newest so many."""
     kinds = TABLES[name]
     columns = [sa.column(column, _sql_type(kind)) for column, kind in kinds.items()]

@@ -24,7 +24,7 @@ from tailrace.store.commit_rows import Writer
 from tailrace.store.deletes import NOTHING, WrittenDeletes, union, write_deletes
 from tailrace.store.files import DataFile, Op
 from tailrace.store.keys import keys_of_files
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.workspace import Commit, TableWork, Workspace
 
@@ -58,7 +58,7 @@ class Prepared:
         return [written.path for table in self.tables for _, written in table.deletes]
 
 
-def commit(runtime: Runtime, work: Workspace, base: int) -> int:
+def commit(runtime: TenantRuntime, work: Workspace, base: int) -> int:
     """Commit a workspace; returns the new snapshot, or the newest if none was needed."""
     try:
         return _commit(runtime, work, base)
@@ -66,7 +66,7 @@ def commit(runtime: Runtime, work: Workspace, base: int) -> int:
         return outcome.settle(runtime, work.id, lost)
 
 
-def _commit(runtime: Runtime, work: Workspace, base: int) -> int:
+def _commit(runtime: TenantRuntime, work: Workspace, base: int) -> int:
     for last in [False] * runtime.settings.commit_rounds + [True]:
         prepared = None
         if not last:
@@ -91,7 +91,7 @@ def _commit(runtime: Runtime, work: Workspace, base: int) -> int:
     raise AssertionError("the last round is under the lock, and always right")
 
 
-def commit_callbacks(runtime: Runtime, work: Workspace) -> int:
+def commit_callbacks(runtime: TenantRuntime, work: Workspace) -> int:
     """Commit a workspace that touched no table and has no object: returns the newest snapshot."""
     if not work.on_commit and work.idempotency_key is None:
         with runtime.database.read() as connection:
@@ -111,7 +111,7 @@ def commit_callbacks(runtime: Runtime, work: Workspace) -> int:
     return newest
 
 
-def _check_key(connection: sa.Connection, runtime: Runtime, work: Workspace) -> None:
+def _check_key(connection: sa.Connection, runtime: TenantRuntime, work: Workspace) -> None:
     key = work.idempotency_key
     if key is not None and outcome.of_key(connection, runtime.tenant, key) is not None:
         raise ConflictError(f"another transaction with the idempotency key {key!r} was first")
@@ -140,7 +140,9 @@ def _still_right(connection: sa.Connection, prepared: Prepared, newest: int) -> 
     )
 
 
-def _prepare(runtime: Runtime, connection: sa.Connection, work: Workspace, base: int) -> Prepared:
+def _prepare(
+    runtime: TenantRuntime, connection: sa.Connection, work: Workspace, base: int
+) -> Prepared:
     newest = lookup.newest_snapshot(connection)
     prepared = Prepared(newest=newest)
     try:
@@ -171,7 +173,7 @@ def _check_unaltered(connection: sa.Connection, table: TableWork, base: int) -> 
 
 
 def _prepare_table(
-    runtime: Runtime,
+    runtime: TenantRuntime,
     connection: sa.Connection,
     table: TableWork,
     txn_id: str,
@@ -206,7 +208,7 @@ def _prepare_table(
 
 
 def _prepare_deletes(
-    runtime: Runtime,
+    runtime: TenantRuntime,
     connection: sa.Connection,
     table: TableWork,
     prepared: PreparedTable,
@@ -252,7 +254,7 @@ def _rows_gone(table: TableWork) -> ConflictError:
 
 
 def _check_keys(
-    runtime: Runtime, connection: sa.Connection, table: TableWork, base: int, newest: int
+    runtime: TenantRuntime, connection: sa.Connection, table: TableWork, base: int, newest: int
 ) -> None:
     """No key that we insert may have come in since: only the files committed since can hold it."""
     assert table.base is not None

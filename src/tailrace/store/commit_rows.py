@@ -20,7 +20,7 @@ from tailrace.store import tables as t
 from tailrace.store.column_rows import column_rows
 from tailrace.store.file_rows import write_files
 from tailrace.store.new_snapshot import NewSnapshot
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import DIALECT, ViewInfo, write_aliases
 from tailrace.store.workspace import Commit, SchemaWork, Workspace
@@ -33,7 +33,7 @@ class Writer:
     """Writes one commit."""
 
     def __init__(
-        self, connection: sa.Connection, runtime: Runtime, work: Workspace, newest: int
+        self, connection: sa.Connection, runtime: TenantRuntime, work: Workspace, newest: int
     ) -> None:
         self._connection, self._runtime, self._work = connection, runtime, work
         self._new, self._newest = NewSnapshot(connection, newest), newest

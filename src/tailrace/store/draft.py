@@ -16,7 +16,7 @@ from tailrace.errors import ConflictError, InvalidError, NotFoundError
 from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import union
 from tailrace.store.files import DataFile
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import TableInfo, fold, split_name
 from tailrace.store.view import ViewInfo
@@ -32,14 +32,16 @@ class Draft:
 
     base: int  # the snapshot that it reads
 
-    def __init__(self, runtime: Runtime, work: Workspace, check: Callable[[], None] | None) -> None:
+    def __init__(
+        self, runtime: TenantRuntime, work: Workspace, check: Callable[[], None] | None
+    ) -> None:
         """`check` may stop the transaction at any call."""
         self._runtime, self._work, self._check = runtime, work, check
         self._owners: set[int] = set()  # whose tables it may write to
         self._open = True
 
     @property
-    def runtime(self) -> Runtime:
+    def runtime(self) -> TenantRuntime:
         """What it works with, for consumers that read and search by themselves."""
         return self._runtime
 

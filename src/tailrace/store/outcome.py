@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tailrace.catalog.database import CommitLostError
 from tailrace.errors import CommitUnknownError, UnavailableError
 from tailrace.store import tables as t
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.workspace import Workspace
 
 _C = t.commit.c
@@ -30,7 +30,9 @@ _BY_KEY = sa.select(_C.snapshot).where(
 _KEPT = timedelta(days=1)
 
 
-def enter(connection: sa.Connection, runtime: Runtime, work: Workspace, snapshot: int) -> None:
+def enter(
+    connection: sa.Connection, runtime: TenantRuntime, work: Workspace, snapshot: int
+) -> None:
     """Note that a transaction has committed."""
     row = {
         "txn_id": work.id,
@@ -54,7 +56,7 @@ def of_key(connection: sa.Connection, tenant: str, key: str) -> int | None:
     return None if found is None else int(found)
 
 
-def ask(runtime: Runtime, txn_id: str) -> int | None:
+def ask(runtime: TenantRuntime, txn_id: str) -> int | None:
     """The snapshot as which a transaction committed; None if no COMMIT that was sent has happened.
 
     Under the lock: who sent the COMMIT held it, and so has ended.
@@ -63,7 +65,7 @@ def ask(runtime: Runtime, txn_id: str) -> int | None:
         return of_transaction(connection, runtime.tenant, txn_id)
 
 
-def settle(runtime: Runtime, txn_id: str, lost: CommitLostError) -> int:
+def settle(runtime: TenantRuntime, txn_id: str, lost: CommitLostError) -> int:
     """Find out what became of a commit whose answer was lost.
 
     Returns the snapshot if it happened. If it did not, the loss is raised: nothing was done, and

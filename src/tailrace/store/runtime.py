@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tailrace.catalog.database import Database
 from tailrace.clock import Clock
@@ -11,13 +11,12 @@ from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.layer import Layer
-from tailrace.store.lookup import DEFAULT_TENANT
 from tailrace.store.spark_session import SparkProvider
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """One open lake, as the modules of the store see it."""
+    """One open lake, as a process has it."""
 
     database: Database
     storage: Storage
@@ -27,7 +26,17 @@ class Runtime:
     spark: SparkProvider
     # Called with a name at each step of a write, commit and sweep: where tests kill the process.
     step: Callable[[str], None]
-    # The account whose schemas are seen and touched.
-    tenant: str = DEFAULT_TENANT
     # Those above the store, from low to high: commits, purges and sweeps ask them.
     layers: tuple[Layer, ...] = ()
+
+    def of_tenant(self, tenant: str) -> TenantRuntime:
+        """The same lake, for one tenant."""
+        parts = {field.name: getattr(self, field.name) for field in fields(Runtime)}
+        return TenantRuntime(**parts, tenant=tenant)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantRuntime(Runtime):
+    """An open lake as one tenant sees and touches it; what needs no tenant takes a `Runtime`."""
+
+    tenant: str

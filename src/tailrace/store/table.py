@@ -14,7 +14,7 @@ from tailrace.spark_sql.types import parse_type
 from tailrace.store import changes as feed
 from tailrace.store import file_lookup, lookup, spark_scan
 from tailrace.store import scan as local_scan
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
@@ -36,7 +36,7 @@ class Table:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: TenantRuntime,
         schema: str,
         name: str,
         *,
@@ -178,7 +178,7 @@ class Table:
         return txn.snapshot
 
 
-def scan_at(runtime: Runtime, table: TableInfo, at: int) -> Scan:
+def scan_at(runtime: TenantRuntime, table: TableInfo, at: int) -> Scan:
     """A table's files at a snapshot, read from the catalog in one moment."""
     with runtime.database.read_at_once() as connection:
         lookup.check_snapshot(connection, at)

@@ -26,7 +26,7 @@ from tailrace.store.commit import commit, commit_callbacks
 from tailrace.store.definitions import Definitions
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.row_changes import RowChanges
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.workspace import Commit, Workspace
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Transaction(Definitions, RowChanges):
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: TenantRuntime,
         heartbeat: Heartbeat,
         *,
         check: Callable[[], None] | None = None,

@@ -14,7 +14,7 @@ from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
 from tailrace.store import lookup
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo, fold, quoted_name
 from tailrace.store.spark_text import check_registered
 from tailrace.store.transaction import Transaction
@@ -35,7 +35,7 @@ Stored = Callable[[str], TableInfo | None]
 
 
 def definition_at(
-    runtime: Runtime,
+    runtime: TenantRuntime,
     options: Mapping[str, Any],
     *,
     at: int,

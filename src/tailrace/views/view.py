@@ -23,7 +23,7 @@ from tailrace.propagation.jobs import Jobs, home_of
 from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.status import JobStatus
 from tailrace.store import lookup
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import (
     OWN_PREFIX,
     split_name,
@@ -52,7 +52,7 @@ _READ = f"{OWN_PREFIX}read"
 class Context:
     """What views need of the lake that they are in."""
 
-    runtime: Runtime
+    runtime: TenantRuntime
     jobs: Jobs
     begin: Callable[[], Transaction]
     run_some: Callable[[Callable[[Job], bool], float | None], None]

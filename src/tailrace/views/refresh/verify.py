@@ -16,7 +16,7 @@ from tailrace.propagation import joblog, versions
 from tailrace.propagation.job import JobRecord
 from tailrace.spark_sql import types
 from tailrace.store import lookup, spark_scan
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.table import scan_at
@@ -70,7 +70,7 @@ class Report:
         )
 
 
-def verify(runtime: Runtime, job: JobRecord) -> Report:
+def verify(runtime: TenantRuntime, job: JobRecord) -> Report:
     """Compare; the whole of it runs on Spark."""
     from datetime import datetime
 
@@ -120,7 +120,7 @@ def _other_types(want: DataFrame, have: DataFrame) -> tuple[str, ...]:
 class _Recompute:
     """Queries at one snapshot, with views replaced by their queries."""
 
-    def __init__(self, runtime: Runtime, at: int) -> None:
+    def __init__(self, runtime: TenantRuntime, at: int) -> None:
         self._runtime, self._at = runtime, at
         self._spark = runtime.spark()
         self._prefix = f"tailrace_verify_{next(_numbers)}_"
