@@ -1,7 +1,7 @@
 """How a workspace becomes a snapshot: first committer wins, and the lock is held briefly.
 
 1. Outside any lock, compare with what was committed from the base to the newest snapshot V
-   (`_prepare`): a row we delete that is gone, a key we insert that is there, a table that was
+   (`_Preparation`): a row we delete that is gone, a key we insert that is there, a table that was
    altered or dropped is a ConflictError. Delete files are written on top of the others' deletes.
 2. Under the commit lock, see that nothing relevant followed V; if it did, let go and repeat,
    and in the last round do 1 under the lock.
@@ -21,7 +21,14 @@ from tailrace.store import file_lookup, lookup, outcome
 from tailrace.store import keys as key_search
 from tailrace.store import tables as t
 from tailrace.store.commit_rows import Writer
-from tailrace.store.deletes import NOTHING, WrittenDeletes, union, write_deletes
+from tailrace.store.deletes import (
+    NOTHING,
+    Deleted,
+    Positions,
+    WrittenDeletes,
+    union,
+    write_deletes,
+)
 from tailrace.store.files import DataFile, Op
 from tailrace.store.keys import keys_of_files
 from tailrace.store.runtime import TenantRuntime
@@ -71,13 +78,13 @@ def _commit(runtime: TenantRuntime, work: Workspace, base: int) -> int:
         prepared = None
         if not last:
             with runtime.database.read() as connection:
-                prepared = _prepare(runtime, connection, work, base)
+                prepared = _Preparation(runtime, connection, work, base).run()
             runtime.step("prepared")
         with runtime.database.lock() as connection:
             runtime.step("locked")
             _check_key(connection, runtime, work)
             if prepared is None:
-                prepared = _prepare(runtime, connection, work, base)
+                prepared = _Preparation(runtime, connection, work, base).run()
             newest = lookup.newest_snapshot(connection)
             if _still_right(connection, prepared, newest):
                 snapshot = Writer(connection, runtime, work, newest).write(prepared.tables)
@@ -140,110 +147,120 @@ def _still_right(connection: sa.Connection, prepared: Prepared, newest: int) -> 
     )
 
 
-def _prepare(
-    runtime: TenantRuntime, connection: sa.Connection, work: Workspace, base: int
-) -> Prepared:
-    newest = lookup.newest_snapshot(connection)
-    prepared = Prepared(newest=newest)
-    try:
-        for table in work.changed_tables():
-            if newest > base:
-                _check_unaltered(connection, table, base)
-            prepared.tables.append(
-                _prepare_table(runtime, connection, table, work.id, base, newest)
-            )
-    except BaseException:
-        runtime.storage.delete(prepared.delete_paths())
-        raise
-    return prepared
+class _Preparation:
+    """What a commit will write, found out for the newest snapshot."""
 
+    def __init__(
+        self, runtime: TenantRuntime, connection: sa.Connection, work: Workspace, base: int
+    ) -> None:
+        self._runtime, self._connection, self._work = runtime, connection, work
+        self._base, self._newest = base, lookup.newest_snapshot(connection)
 
-def _check_unaltered(connection: sa.Connection, table: TableWork, base: int) -> None:
-    if table.base is None:
-        return
-    altered = connection.execute(
-        sa.select(t.own_table.c.last_alter_snapshot).where(t.own_table.c.table_id == table.base.id)
-    ).scalar_one_or_none()
-    if altered is None or altered > base:
-        when = "long ago" if altered is None else f"snapshot {altered}"  # None: also purged
-        raise ConflictError(
-            f"{table.base.full_name} was altered or dropped by another transaction "
-            f"({when}): run this one again"
-        )
-
-
-def _prepare_table(
-    runtime: TenantRuntime,
-    connection: sa.Connection,
-    table: TableWork,
-    txn_id: str,
-    base: int,
-    newest: int,
-) -> PreparedTable:
-    prepared = PreparedTable(work=table)
-    if table.dropped:
+    def run(self) -> Prepared:
+        prepared = Prepared(newest=self._newest)
+        try:
+            for table in self._work.changed_tables():
+                if self._newest > self._base:
+                    self._check_unaltered(table)
+                prepared.tables.append(PreparedTable(work=table))
+                if not table.dropped:
+                    self._prepare(prepared.tables[-1])
+        except BaseException:
+            self._runtime.storage.delete(prepared.delete_paths())
+            raise
         return prepared
-    for file in table.files:
-        removed = table.removed.get(file.key, NOTHING.positions)
-        if len(removed) == file.rows:
-            continue  # written and deleted by this transaction: as if it had never been
-        prepared.files.append(file)
-        if len(removed):
-            written = write_deletes(
-                runtime.storage,
-                data_path=file.path,
-                old=NOTHING,
-                new=removed,
-                snapshot=newest + 1,
-                txn_id=txn_id,
+
+    def _check_unaltered(self, table: TableWork) -> None:
+        if table.base is None:
+            return
+        c = t.own_table.c
+        query = sa.select(c.last_alter_snapshot).where(c.table_id == table.base.id)
+        altered = self._connection.execute(query).scalar_one_or_none()
+        if altered is None or altered > self._base:
+            when = "long ago" if altered is None else f"snapshot {altered}"  # None: also purged
+            raise ConflictError(
+                f"{table.base.full_name} was altered or dropped by another transaction "
+                f"({when}): run this one again"
             )
-            prepared.deletes.append((file, written))
-            runtime.step("delete file written")
-    if newest > base and table.info.key and table.files and table.base is not None:
-        _check_keys(runtime, connection, table, base, newest)
-    _prepare_deletes(runtime, connection, table, prepared, txn_id, newest)
-    if prepared.deletes:
-        runtime.storage.sync(table.info.path)
-    return prepared
 
+    def _prepare(self, prepared: PreparedTable) -> None:
+        table = prepared.work
+        for file in table.files:
+            removed = table.removed.get(file.key, NOTHING.positions)
+            if len(removed) == file.rows:
+                continue  # written and deleted by this transaction: as if it had never been
+            prepared.files.append(file)
+            if len(removed):
+                self._delete(prepared, file, NOTHING, removed)
+        if self._newest > self._base and table.info.key and table.files:
+            self._check_keys(table)
+        self._delete_committed(prepared)
+        if prepared.deletes:
+            self._runtime.storage.sync(table.info.path)
 
-def _prepare_deletes(
-    runtime: TenantRuntime,
-    connection: sa.Connection,
-    table: TableWork,
-    prepared: PreparedTable,
-    txn_id: str,
-    newest: int,
-) -> None:
-    own = {file.key for file in table.files}
-    touched = [file for file in table.committed or () if file.key in table.removed]
-    if table.base is None or not (set(table.removed) - own):
-        return
-    now = {
-        file.id: file
-        for file in file_lookup.files_by_id(connection, table.base, [f.id for f in touched], newest)
-    }
-    for before in touched:
-        positions = table.removed[before.key]
-        file = now.get(before.id)
-        if file is None:
-            raise _rows_gone(table)
-        old = runtime.deletes.read(file.deletes)
-        if len(np.intersect1d(old.positions, positions, assume_unique=True)):
-            raise _rows_gone(table)
-        if len(union([old.positions, positions])) == file.rows:
-            prepared.ended.append(file)
-            continue
+    def _delete_committed(self, prepared: PreparedTable) -> None:
+        """Delete rows of files that others may have deleted rows of meanwhile."""
+        table = prepared.work
+        touched = [file for file in table.committed or () if file.key in table.removed]
+        if table.base is None or not touched:
+            return
+        ids = [file.id for file in touched]
+        now = {
+            file.id: file
+            for file in file_lookup.files_by_id(self._connection, table.base, ids, self._newest)
+        }
+        for before in touched:
+            positions = table.removed[before.key]
+            file = now.get(before.id)
+            if file is None:
+                raise _rows_gone(table)
+            old = self._runtime.deletes.read(file.deletes)
+            if len(np.intersect1d(old.positions, positions, assume_unique=True)):
+                raise _rows_gone(table)
+            if len(union([old.positions, positions])) == file.rows:
+                prepared.ended.append(file)
+            else:
+                self._delete(prepared, file, old, positions)
+
+    def _delete(
+        self, prepared: PreparedTable, file: DataFile, old: Deleted, positions: Positions
+    ) -> None:
+        """Write a delete file, with what was deleted before."""
         written = write_deletes(
-            runtime.storage,
+            self._runtime.storage,
             data_path=file.path,
             old=old,
             new=positions,
-            snapshot=newest + 1,
-            txn_id=txn_id,
+            snapshot=self._newest + 1,
+            txn_id=self._work.id,
         )
         prepared.deletes.append((file, written))
-        runtime.step("delete file written")
+        self._runtime.step("delete file written")
+
+    def _check_keys(self, table: TableWork) -> None:
+        """No key that we insert may have come in: only files committed since the base have it."""
+        if table.base is None:
+            return
+        since = file_lookup.files_begun(self._connection, table.base, self._base, self._newest)
+        new = tuple(
+            LiveFile(file=file)
+            for file in since
+            if file.op is not Op.COMPACTION and file.end is None
+        )
+        if not new:
+            return
+        scan = Scan(table=table.info, at=self._newest, files=new)
+        stats = file_lookup.file_stats(self._connection, table.base, table.info.key, self._newest)
+        for written in table.written:
+            keys = keys_of_files(self._runtime, table.info, written)
+            places = key_search.find_keys(self._runtime, keys, scan, stats)
+            if places:
+                files = [live.file for live in new]
+                shown = key_search.show_keys(self._runtime, table.info, places, files)
+                raise ConflictError(
+                    f"{table.info.full_name}: another transaction inserted the same keys first: "
+                    f"{shown}; run this one again"
+                )
 
 
 def _rows_gone(table: TableWork) -> ConflictError:
@@ -251,27 +268,3 @@ def _rows_gone(table: TableWork) -> ConflictError:
         f"{table.info.full_name}: rows that this transaction changes were changed by another "
         "that committed first: run this one again"
     )
-
-
-def _check_keys(
-    runtime: TenantRuntime, connection: sa.Connection, table: TableWork, base: int, newest: int
-) -> None:
-    """No key that we insert may have come in since: only the files committed since can hold it."""
-    assert table.base is not None
-    since = file_lookup.files_begun(connection, table.base, base, newest)
-    tail = tuple(
-        LiveFile(file=file) for file in since if file.op is not Op.COMPACTION and file.end is None
-    )
-    if not tail:
-        return
-    scan = Scan(table=table.info, at=newest, files=tail)
-    known = file_lookup.file_stats(connection, table.base, table.info.key, newest)
-    for written in table.written:
-        keys = keys_of_files(runtime, table.info, written)
-        found = key_search.find_keys(runtime, keys, scan, known)
-        if found:
-            shown = key_search.show_keys(runtime, table.info, found, [live.file for live in tail])
-            raise ConflictError(
-                f"{table.info.full_name}: another transaction inserted the same keys first: "
-                f"{shown}; run this one again"
-            )
