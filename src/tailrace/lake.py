@@ -234,8 +234,8 @@ class Lake(Closing):
             if at is not None:
                 lookup.check_snapshot(connection, at)
             moment = lookup.newest_snapshot(connection) if at is None else at
-            found = lookup.list_tables(connection, moment, self._runtime.tenant)
-            return [f"{schema}.{name}" for schema, name in found if not is_hidden(name)]
+            names = lookup.list_tables(connection, moment, self._runtime.tenant)
+            return [f"{schema}.{name}" for schema, name in names if not is_hidden(name)]
 
     def table(self, name: TableName) -> Table:
         """A table: `"sales.orders"`, or `"orders"` in the schema `main`."""
@@ -566,8 +566,7 @@ class Lake(Closing):
         check_outside("lake.run_until_fresh()")
         given = seconds(timeout)
         limit = None if given is None else timedelta(seconds=given)
-        made = Service(self._runtime, self._heartbeat, eager=True, wanted=wanted)
-        with closing(made) as service:
+        with closing(Service(self._runtime, self._heartbeat, eager=True, wanted=wanted)) as service:
             self._services.append(service)
             try:
                 service.run_until_fresh(limit)

@@ -18,9 +18,9 @@ _ALL = sa.select(_KEY, _VALUE).where(_KEY.startswith(_PREFIX))
 def read(connection: sa.Connection) -> Configuration:
     """The configuration as it is now. What was never changed has its default."""
     names = {field.name for field in fields(Configuration)}
-    found = {key.removeprefix(_PREFIX): value for key, value in connection.execute(_ALL)}
+    stored = {key.removeprefix(_PREFIX): value for key, value in connection.execute(_ALL)}
     # A newer version may know of more.
-    known = {name: value for name, value in found.items() if name in names}
+    known = {name: value for name, value in stored.items() if name in names}
     return Configuration(**{name: timedelta(seconds=float(v)) for name, v in known.items()})
 
 

@@ -154,13 +154,13 @@ class Database:
             try:
                 cursor = connection.cursor()
                 cursor.execute(said.string, values)
-                found: Sequence[Any] | None = cursor.fetchone()
+                row: Sequence[Any] | None = cursor.fetchone()
             finally:
                 connection.close()
         except (exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error):
             with self.read() as other:  # which says what is wrong
                 return other.execute(statement, params).first()
-        return found
+        return row
 
     @contextmanager
     def read_at_once(self) -> Iterator[sa.Connection]:

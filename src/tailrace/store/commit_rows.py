@@ -83,11 +83,11 @@ class Writer:
     # --- schemas, tables and views ----------------------------------------------------------
 
     def _schema(self, schema: SchemaWork) -> None:
-        there = lookup.find_schema(self._connection, schema.name, self._newest)
+        row = lookup.find_schema(self._connection, schema.name, self._newest)
         if schema.replaces is not None:
-            self._drop_schema(schema.name, schema.replaces, there)
+            self._drop_schema(schema.name, schema.replaces, row)
         if schema.created:
-            if there is not None and there.schema_id != schema.replaces:
+            if row is not None and row.schema_id != schema.replaces:
                 raise ConflictError(f"another transaction created the schema {schema.name!r}")
             number = self._new.new_catalog_id(schema.id)
             if self._runtime.tenant != lookup.DEFAULT_TENANT:
@@ -106,9 +106,9 @@ class Writer:
             )
             self._new.note("created_schema", _quoted(schema.name))
         else:
-            self._drop_schema(schema.name, schema.id, there)
+            self._drop_schema(schema.name, schema.id, row)
 
-    def _drop_schema(self, name: str, number: int, there: sa.Row[Any] | None) -> None:
+    def _drop_schema(self, name: str, number: int, row: sa.Row[Any] | None) -> None:
         inside = [
             one
             for kind, number_of in ((dl.table, dl.table.c.table_id), (dl.view, dl.view.c.view_id))
@@ -118,8 +118,8 @@ class Writer:
                 )
             ).scalars()
         ]
-        gone = there is None or there.schema_id != number
-        if gone or not all(self._work.drops(one) for one in inside):
+        is_gone = row is None or row.schema_id != number
+        if is_gone or not all(self._work.drops(one) for one in inside):
             raise ConflictError(f"another transaction changed the schema {name!r}")
         self._new.end(dl.schema, dl.schema.c.schema_id == number)
         self._new.note("dropped_schema", number)
@@ -246,10 +246,10 @@ class Writer:
                     sa.insert(dl.column), list(column_rows(old.id, self._new.number, column))[:1]
                 )
                 if column.dimension != before[number].dimension:
-                    known = t.vector_column.c
+                    c = t.vector_column.c
                     self._new.run(
                         sa.delete(t.vector_column).where(
-                            known.table_id == old.id, known.column_id == number
+                            c.table_id == old.id, c.column_id == number
                         )
                     )
                     self._dimensions(old.id, [column])

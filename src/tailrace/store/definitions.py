@@ -79,8 +79,8 @@ class Definitions(Draft):
             if work.replaces is None:
                 return
             number = work.replaces
-        gone = SchemaWork(id=number, name=name, path="", created=False)
-        self._work.schemas[fold(name)] = gone
+        dropped = SchemaWork(id=number, name=name, path="", created=False)
+        self._work.schemas[fold(name)] = dropped
 
     def create_table(
         self,
@@ -109,8 +109,8 @@ class Definitions(Draft):
             path=self._schema_path(schema) + _new_path(plain),
             columns=(),
         )
-        made = new_columns(bare, parse_columns(columns), key)
-        self._work.add(TableWork(base=None, info=made))
+        info = new_columns(bare, parse_columns(columns), key)
+        self._work.add(TableWork(base=None, info=info))
         return self.table(name)
 
     def drop_table(self, name: str) -> None:
@@ -133,7 +133,7 @@ class Definitions(Draft):
         schema, plain = split_name(name)
         check_new_name(plain, "view")
         schema_id = self._place_for(schema, plain)
-        made = ViewInfo(
+        info = ViewInfo(
             id=self._work.provisional_id(),
             uuid=str(uuid4()),
             schema_id=schema_id,
@@ -143,18 +143,18 @@ class Definitions(Draft):
             columns=check_definition(sql, columns),
         )
         key = (fold(schema), fold(plain))
-        self._work.views.setdefault(key, ViewWork(base=None, info=None)).info = made
-        return made
+        self._work.views.setdefault(key, ViewWork(base=None, info=None)).info = info
+        return info
 
     def drop_view(self, name: str) -> ViewInfo:
         """Drop a view, and return what it was. Older snapshots still have it."""
         self._check_open()
         schema, plain = split_name(name)
-        gone = self._peek_view(schema, plain)
-        if gone is None:
+        view = self._peek_view(schema, plain)
+        if view is None:
             raise NotFoundError(f"there is no view {schema}.{plain}")
-        self._work.views[(fold(gone.schema), fold(gone.name))].info = None
-        return gone
+        self._work.views[(fold(view.schema), fold(view.name))].info = None
+        return view
 
     def replace_view(self, name: str, sql: str, *, columns: Iterable[str] = ()) -> ViewInfo:
         """Give a view another text: readers see the one or the other."""
@@ -189,9 +189,9 @@ class Definitions(Draft):
         return schema_id
 
     def _schema_path(self, name: str) -> str:
-        known = self._work.schemas.get(fold(name))
-        if known is not None:
-            return known.path
+        work = self._work.schemas.get(fold(name))
+        if work is not None:
+            return work.path
         row = self._schema_row(name)
         assert row is not None
         return str(row.path)

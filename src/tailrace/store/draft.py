@@ -73,28 +73,28 @@ class Draft:
     def list_tables(self) -> list[tuple[str, str]]:
         """Folded schema and name of every table that this transaction sees."""
         with self._at_base() as connection:
-            found = {
+            names = {
                 (fold(schema), fold(name))
                 for schema, name in lookup.list_tables(connection, self.base, self._runtime.tenant)
             }
         for key, work in self._work.tables.items():
             if work.dropped:
-                found.discard(key)
+                names.discard(key)
             else:
-                found.add(key)
-        return sorted(found)
+                names.add(key)
+        return sorted(names)
 
     def list_views(self) -> list[tuple[str, str]]:
         """Folded schema and name of every view that this transaction sees."""
         with self._runtime.database.read() as connection:
             views = lookup.list_views(connection, self.base, self._runtime.tenant)
-        found = {(fold(view.schema), fold(view.name)) for view in views}
+        names = {(fold(view.schema), fold(view.name)) for view in views}
         for key, work in self._work.views.items():
             if work.info is None:
-                found.discard(key)
+                names.discard(key)
             else:
-                found.add(key)
-        return sorted(found)
+                names.add(key)
+        return sorted(names)
 
     def dropped(self) -> set[int]:
         """The ids of the committed tables that it drops."""
@@ -129,12 +129,12 @@ class Draft:
 
     def _find(self, schema: str, name: str) -> TableWork:
         self._check_open()
-        found = self._peek(schema, name)
-        if found is None and self._peek_view(schema, name) is not None:
+        work = self._peek(schema, name)
+        if work is None and self._peek_view(schema, name) is not None:
             raise InvalidError(f"{schema}.{name} is a view: change the tables that it reads")
-        if found is None:
+        if work is None:
             raise NotFoundError(f"there is no table {schema}.{name}")
-        return found
+        return work
 
     def _find_own(self, schema: str, name: str) -> TableWork:
         """A table that this transaction may write to."""
@@ -148,30 +148,30 @@ class Draft:
         return work
 
     def _peek(self, schema: str, name: str) -> TableWork | None:
-        known = self._work.tables.get((fold(schema), fold(name)))
-        if known is not None:
-            return None if known.dropped else known
+        work = self._work.tables.get((fold(schema), fold(name)))
+        if work is not None:
+            return None if work.dropped else work
         with self._at_base() as connection:
             info = lookup.find_table(connection, schema, name, self.base, self._runtime.tenant)
         if info is None:
             return None
         # A database may compare more letters than we do: then the name here is another spelling.
-        known = self._work.tables.get((fold(info.schema), fold(info.name)))
-        if known is not None and known.base is not None and known.base.id == info.id:
-            return None if known.dropped else known
+        work = self._work.tables.get((fold(info.schema), fold(info.name)))
+        if work is not None and work.base is not None and work.base.id == info.id:
+            return None if work.dropped else work
         return self._work.add(TableWork(base=info, info=info))
 
     def _peek_view(self, schema: str, name: str) -> ViewInfo | None:
-        known = self._work.views.get((fold(schema), fold(name)))
-        if known is not None:
-            return known.info
+        work = self._work.views.get((fold(schema), fold(name)))
+        if work is not None:
+            return work.info
         with self._runtime.database.read() as connection:
-            found = lookup.find_view(connection, schema, name, self.base, self._runtime.tenant)
-        if found is None:
+            info = lookup.find_view(connection, schema, name, self.base, self._runtime.tenant)
+        if info is None:
             return None
         # As in `_peek`: the name here may be another spelling of one that is known.
-        key = (fold(found.schema), fold(found.name))
-        return self._work.views.setdefault(key, ViewWork(base=found, info=found)).info
+        key = (fold(info.schema), fold(info.name))
+        return self._work.views.setdefault(key, ViewWork(base=info, info=info)).info
 
     def _scan(self, work: TableWork) -> Scan:
         if work.committed is None:
@@ -187,9 +187,9 @@ class Draft:
         return Scan(table=work.info, at=self.base, files=live)
 
     def _schema_id(self, name: str) -> int | None:
-        known = self._work.schemas.get(fold(name))
-        if known is not None:
-            return known.id if known.created else None
+        work = self._work.schemas.get(fold(name))
+        if work is not None:
+            return work.id if work.created else None
         row = self._schema_row(name)
         return None if row is None or row.tenant != self._runtime.tenant else int(row.schema_id)
 

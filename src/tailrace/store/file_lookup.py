@@ -51,8 +51,8 @@ _FILES_EVER = _files(sa.true())
 
 def data_files(connection: sa.Connection, table: TableInfo, at: int) -> list[DataFile]:
     """The files of a table that are visible at a snapshot, with their deletes."""
-    found = connection.execute(_FILES_AT, {"table_id": table.id, "at": at})
-    return [_data_file(row, table) for row in found]
+    rows = connection.execute(_FILES_AT, {"table_id": table.id, "at": at})
+    return [_data_file(row, table) for row in rows]
 
 
 def files_by_id(
@@ -134,9 +134,9 @@ def file_stats(
 ) -> dict[int, dict[int, ColumnStats]]:
     """Statistics of some columns, by file id and column id, of the files visible at a snapshot."""
     wanted = {"table_id": table.id, "at": at, "columns": list(column_ids)}
-    found: dict[int, dict[int, ColumnStats]] = {}
+    stats: dict[int, dict[int, ColumnStats]] = {}
     for row in connection.execute(_STATS, wanted):
-        found.setdefault(row.data_file_id, {})[row.column_id] = ColumnStats(
+        stats.setdefault(row.data_file_id, {})[row.column_id] = ColumnStats(
             column_id=row.column_id,
             size=row.column_size_bytes,
             values=row.value_count,
@@ -145,4 +145,4 @@ def file_stats(
             max=row.max_value,
             has_nan=None if row.contains_nan is None else bool(row.contains_nan),
         )
-    return found
+    return stats

@@ -91,9 +91,9 @@ class Heartbeat:
     def _learn(self) -> None:
         """How long the lake's owner lets others wait, who may have changed it."""
         with self._database.read() as connection:
-            known = configuration.read(connection)
-        self._timeout = known.transaction_timeout
-        self._database.commit_timeout = known.commit_timeout
+            configured = configuration.read(connection)
+        self._timeout = configured.transaction_timeout
+        self._database.commit_timeout = configured.commit_timeout
 
     def _run(self) -> None:
         self._attempt(self._learn)

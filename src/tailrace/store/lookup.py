@@ -90,8 +90,8 @@ def snapshot_at(connection: sa.Connection, moment: datetime) -> int | None:
     newest = sa.select(sa.func.max(s.snapshot_id))
     if first is not None:
         newest = newest.where(s.snapshot_id < first)
-    found = connection.execute(newest).scalar_one()
-    return None if found is None else int(found)
+    snapshot = connection.execute(newest).scalar_one()
+    return None if snapshot is None else int(snapshot)
 
 
 def snapshot_time(connection: sa.Connection, at: int) -> datetime | None:
@@ -351,14 +351,14 @@ def changed_tables(
     """Ids of the tables whose rows changed after a snapshot, and when they did last."""
     c = t.own_table.c
     query = sa.select(c.table_id, c.last_change_snapshot).where(c.last_change_snapshot > since)
-    found = [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
+    changes = [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
     if tenant is None:
-        return found
+        return changes
     # Apart, for the few that changed: joined, PostgreSQL may read all tables instead.
     own = _tables_of(tenant)
     seen = {
         table_id
-        for some in in_batches([table_id for table_id, _ in found])
+        for some in in_batches([table_id for table_id, _ in changes])
         for table_id in connection.execute(own.where(dl.table.c.table_id.in_(some))).scalars()
     }
-    return [one for one in found if one[0] in seen]
+    return [one for one in changes if one[0] in seen]

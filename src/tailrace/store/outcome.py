@@ -46,14 +46,14 @@ def enter(
 
 def of_transaction(connection: sa.Connection, tenant: str, txn_id: str) -> int | None:
     """The snapshot as which a transaction committed; None if it has not."""
-    found = connection.execute(_BY_ID, {"id": txn_id, "owner": tenant}).scalar_one_or_none()
-    return None if found is None else int(found)
+    snapshot = connection.execute(_BY_ID, {"id": txn_id, "owner": tenant}).scalar_one_or_none()
+    return None if snapshot is None else int(snapshot)
 
 
 def of_key(connection: sa.Connection, tenant: str, key: str) -> int | None:
     """The same of the transaction that had an idempotency key."""
-    found = connection.execute(_BY_KEY, {"key": key, "owner": tenant}).scalar_one_or_none()
-    return None if found is None else int(found)
+    snapshot = connection.execute(_BY_KEY, {"key": key, "owner": tenant}).scalar_one_or_none()
+    return None if snapshot is None else int(snapshot)
 
 
 def ask(runtime: TenantRuntime, txn_id: str) -> int | None:
@@ -75,16 +75,16 @@ def settle(runtime: TenantRuntime, txn_id: str, lost: CommitLostError) -> int:
     pause = 0.05
     while True:
         try:
-            found = ask(runtime, txn_id)
+            snapshot = ask(runtime, txn_id)
             break
         except UnavailableError as error:
             if time.monotonic() + pause >= deadline:
                 raise CommitUnknownError(txn_id) from error
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
-    if found is None:
+    if snapshot is None:
         raise lost
-    return found
+    return snapshot
 
 
 def forget(connection: sa.Connection, horizon: int, now: datetime) -> None:

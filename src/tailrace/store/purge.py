@@ -122,8 +122,8 @@ class _Run:
         kept = configuration.read(connection)
         cutoff = self._runtime.clock.now() - kept.snapshot_retention
         oldest = lookup.oldest_snapshot(connection)
-        found = lookup.snapshot_at(connection, cutoff)
-        return oldest, oldest if found is None else found
+        limit = lookup.snapshot_at(connection, cutoff)
+        return oldest, oldest if limit is None else limit
 
     def _target(self, connection: sa.Connection) -> tuple[int, int]:
         """The oldest snapshot, and the one that is to be the oldest."""
@@ -202,10 +202,10 @@ class _Run:
                 connection, dl.data_file.c.data_file_id, table_id, horizon, _AT_ONCE
             )
             # What is returned, another purge at the same moment does not get.
-            gone = purge_rows.delete_files(
+            taken = purge_rows.delete_files(
                 connection, dl.data_file, dl.data_file.c.data_file_id.in_(ids)
             )
-            gone += purge_rows.delete_files(
+            taken += purge_rows.delete_files(
                 connection, dl.delete_file, dl.delete_file.c.data_file_id.in_(ids)
             )
             for table in (dl.file_column_stats, t.own_file):
@@ -215,11 +215,11 @@ class _Run:
                     connection, dl.delete_file.c.delete_file_id, table_id, horizon, _AT_ONCE
                 )
                 own_id = dl.delete_file.c.delete_file_id
-                gone += purge_rows.delete_files(connection, dl.delete_file, own_id.in_(ids))
-            files = [(number, f"{prefix}{path}") for number, path, _ in gone]
+                taken += purge_rows.delete_files(connection, dl.delete_file, own_id.in_(ids))
+            files = [(number, f"{prefix}{path}") for number, path, _ in taken]
             schedule(connection, files, self._runtime.clock.now())
-            self._note(connection, files=len(gone), bytes=sum(size for _, _, size in gone))
-        self._keep_pace(len(gone))
+            self._note(connection, files=len(taken), bytes=sum(size for _, _, size in taken))
+        self._keep_pace(len(taken))
         return len(ids)
 
     # --- objects ----------------------------------------------------------------------------

@@ -56,13 +56,13 @@ def enter_tasks(connection: sa.Connection, oldest: int, horizon: int, now: datet
     changed = sa.or_(own.last_change_snapshot > oldest, own.last_alter_snapshot > oldest)
     query = sa.select(own.table_id).where(changed, sa.or_(*ended, columns))
     connection.execute(sa.update(t.task).where(t.task.c.kind == KIND).values(snapshot=horizon))
-    there = set(
+    entered = set(
         connection.execute(sa.select(t.task.c.table_id).where(t.task.c.kind == KIND)).scalars()
     )
     rows = [
         {"kind": KIND, "table_id": table_id, "snapshot": horizon, "created_at": now}
         for table_id in connection.execute(query).scalars()
-        if table_id not in there
+        if table_id not in entered
     ]
     if rows:
         connection.execute(sa.insert(t.task), rows)
@@ -76,8 +76,8 @@ def table_path(connection: sa.Connection, table_id: int) -> str:
         .where(dl.table.c.table_id == table_id)
         .limit(1)
     )
-    found = connection.execute(query).first()
-    return "" if found is None else f"{found[0]}{found[1]}"
+    row = connection.execute(query).first()
+    return "" if row is None else f"{row[0]}{row[1]}"
 
 
 def ended_ids(
@@ -95,8 +95,8 @@ def delete_files(
     """Delete rows of files; returns their ids, paths and sizes."""
     (number,) = table.primary_key.columns
     statement = sa.delete(table).where(condition)
-    found = connection.execute(statement.returning(number, table.c.path, table.c.file_size_bytes))
-    return [(row[0], row[1], row[2]) for row in found]
+    rows = connection.execute(statement.returning(number, table.c.path, table.c.file_size_bytes))
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 def clean_table(

@@ -54,12 +54,12 @@ class RowChanges(Draft):
         work = self._find_own(schema, name)
         scan = self._scan(work)
         if isinstance(what, str):
-            found = matching(self._runtime, scan, what, self._stats_reader(work))
+            places = matching(self._runtime, scan, what, self._stats_reader(work))
         else:
-            found = self._find_keys(work, self._given_keys(work.info, what), scan)
-        if found:
+            places = self._find_keys(work, self._given_keys(work.info, what), scan)
+        if places:
             self._register()
-            work.remove(found)
+            work.remove(places)
 
     def remove(self, name: str, places: Places) -> None:
         """Delete the rows at these places: positions by file key, from a scan of this one.
@@ -67,17 +67,17 @@ class RowChanges(Draft):
         For consumers that have found the rows themselves, with `to_df(…, places=True)`.
         """
         work = self._find_own(*split_name(name))
-        found = {key: union([positions]) for key, positions in places.items() if len(positions)}
+        removed = {key: union([positions]) for key, positions in places.items() if len(positions)}
         rows = {live.file.key: live.file.rows for live in self._scan(work).files}
-        for key, positions in found.items():
+        for key, positions in removed.items():
             if key not in rows or positions[0] < 0 or positions[-1] >= rows[key]:
                 raise InvalidError(
                     f"{work.info.full_name}: places of file {key} are not of this table as this "
                     "transaction sees it: find them with txn.scan(…)"
                 )
-        if found:
+        if removed:
             self._register()
-            work.remove(found)
+            work.remove(removed)
 
     def add_written(self, schema: str, name: str, written: Written, op: Op) -> None:
         """Add rows that others have put in files under this transaction's id; see `hand_over`."""
@@ -110,13 +110,13 @@ class RowChanges(Draft):
 
     def written(self) -> list[tuple[TableInfo, int, int]]:
         """The tables whose rows it changes, with rows written or deleted, and bytes written."""
-        found = []
+        tables = []
         for work in self._work.tables.values():
             if work.changes_rows:
                 rows = sum(file.rows for file in work.files)
                 rows += sum(len(positions) for positions in work.removed.values())
-                found.append((work.info, rows, sum(file.size for file in work.files)))
-        return found
+                tables.append((work.info, rows, sum(file.size for file in work.files)))
+        return tables
 
     def _write(self, work: TableWork, rows: object, op: Op) -> None:
         self._register()
@@ -130,17 +130,17 @@ class RowChanges(Draft):
         table = work.info
         if table.key and written.rows:
             scan = self._scan(work)
-            found = self._find_keys(
+            places = self._find_keys(
                 work, key_search.keys_of_files(self._runtime, table, written), scan
             )
-            if found and op is Op.APPEND:
+            if places and op is Op.APPEND:
                 files = [live.file for live in scan.files]
-                shown = key_search.show_keys(self._runtime, table, found, files)
+                shown = key_search.show_keys(self._runtime, table, places, files)
                 raise InvalidError(
                     f"{table.full_name}: these keys exist already: {shown}",
                     fix=Fix(Action.UPSERT),
                 )
-            work.remove(found)
+            work.remove(places)
         work.written.append(written)
 
     def _given_keys(self, table: TableInfo, given: object) -> Keys:

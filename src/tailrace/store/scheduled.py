@@ -35,11 +35,11 @@ def is_due(now: datetime, kept: Configuration) -> sa.ColumnElement[bool]:
 def delete_due(
     runtime: Runtime,
     limit: int,
-    also: Callable[[sa.Connection, int], None] = lambda _connection, _count: None,
+    on_deleted: Callable[[sa.Connection, int], None] = lambda _connection, _count: None,
 ) -> int:
     """Delete some of the objects that are due; returns how many, 0 if none was left.
 
-    `also` is told how many, in the transaction that forgets them.
+    `on_deleted` is told how many, in the transaction that forgets them.
     """
     table = dl.scheduled_for_deletion
     query = sa.select(table.c.data_file_id, table.c.path).limit(limit)
@@ -53,6 +53,6 @@ def delete_due(
     # The rows go last: after a crash in between, deleting the same objects again is harmless.
     ids = [row.data_file_id for row in rows]
     with runtime.database.write() as connection:
-        gone = connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids))).rowcount
-        also(connection, gone)
+        count = connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids))).rowcount
+        on_deleted(connection, count)
     return len(rows)

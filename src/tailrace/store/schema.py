@@ -150,7 +150,7 @@ class TableInfo:
     def with_columns(self, columns: Iterable[tuple[str, pa.DataType, bool]]) -> TableInfo:
         """With more columns, all at once: one after the other, many would take long."""
         names = {column.name.casefold() for column in self.columns}
-        physical_names, number, made = set(self.physical_names), self.next_column_id, []
+        physical_names, number, new = set(self.physical_names), self.next_column_id, []
         for name, kind, nullable in columns:
             check_name(name, "column")
             types.check_depth(kind)
@@ -164,7 +164,7 @@ class TableInfo:
             while physical.casefold() in physical_names:
                 physical = f"{physical}_{number}"
             physical_names.add(physical.casefold())
-            made.append(
+            new.append(
                 Column(
                     id=number,
                     name=name,
@@ -177,18 +177,18 @@ class TableInfo:
             number += 1 + len(inner)
         return replace(
             self,
-            columns=(*self.columns, *made),
+            columns=(*self.columns, *new),
             next_column_id=number,
             physical_names=frozenset(physical_names),
         )
 
     def without_column(self, name: str) -> TableInfo:
-        gone = self.column(name)
-        if gone.id in self.key:
-            raise InvalidError(f"{gone.name!r} is part of the primary key of {self.full_name}")
+        column = self.column(name)
+        if column.id in self.key:
+            raise InvalidError(f"{column.name!r} is part of the primary key of {self.full_name}")
         if len(self.columns) == 1:
-            raise InvalidError(f"{gone.name!r} is the last column of {self.full_name}")
-        return replace(self, columns=tuple(c for c in self.columns if c != gone))
+            raise InvalidError(f"{column.name!r} is the last column of {self.full_name}")
+        return replace(self, columns=tuple(c for c in self.columns if c != column))
 
     def with_renamed(self, old: str, new: str) -> TableInfo:
         check_name(new, "column")
@@ -326,14 +326,14 @@ def split_name(name: object) -> tuple[str, str]:
             f"{show(name)}"
         )
     parts = re.findall(r"(?:`((?:[^`]|``)+)`|([^.`]+))(?:\.(?!$)|$)", name)
-    found = [quoted.replace("``", "`") or plain for quoted, plain in parts]
-    if len(found) not in (1, 2) or _joined(parts) != name:
+    names = [quoted.replace("``", "`") or plain for quoted, plain in parts]
+    if len(names) not in (1, 2) or _joined(parts) != name:
         raise InvalidError(
             f"cannot read the name {name!r}: write schema.table, with `backticks` around dots"
         )
-    for part in found:
+    for part in names:
         check_name(part, "table")
-    return ("main", found[0]) if len(found) == 1 else (found[0], found[1])
+    return ("main", names[0]) if len(names) == 1 else (names[0], names[1])
 
 
 def quoted_name(schema: str, name: str) -> str:

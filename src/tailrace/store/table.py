@@ -85,8 +85,8 @@ class Table:
         if local_scan.is_small(scan, self._runtime):
             return local_scan.to_arrow(self._runtime, scan)
         with spark_faults():
-            found = spark_scan.to_df(self._runtime, scan).toArrow()
-        return found.cast(scan.table.arrow_schema)
+            rows = spark_scan.to_df(self._runtime, scan).toArrow()
+        return rows.cast(scan.table.arrow_schema)
 
     def changes(self, since: int, until: int | None = None, *, net: bool = True) -> DataFrame:
         """What was inserted and deleted after `since`, up to and including `until`.
