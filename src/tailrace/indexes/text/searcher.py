@@ -25,7 +25,7 @@ import tantivy
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.kind import Hit, Searcher
 from tailrace.indexes.text.highlight import highlights
-from tailrace.indexes.text.query import QueryMaker
+from tailrace.indexes.text.query_builder import QueryBuilder
 from tailrace.indexes.text.schema import field_of, register
 from tailrace.indexes.text.writer import META, PARTS, first_numbers, link_part, order_name
 
@@ -60,12 +60,12 @@ class TextSearcher(Searcher):
     ) -> None:
         """`names` are the index's columns as they are called now."""
         self._definition, self._segments, self._temporary = definition, segments, temporary
-        self._queries = QueryMaker(definition, names)
+        self._queries = QueryBuilder(definition, names)
         self._live = sum(int((~hidden).sum()) for _, hidden in segments)
 
     def search(self, query: object, limit: int) -> list[Hit]:
         """The rows that fit a query best, the best first."""
-        parsed = self._queries.make(query)
+        parsed = self._queries.build(query)
         return self._combined.search(parsed, min(limit, self._live)) if self._live else []
 
     def highlights(self, query: object, texts: Sequence[Sequence[str | None]]) -> list[str | None]:
@@ -73,7 +73,7 @@ class TextSearcher(Searcher):
         combined = self._combined
         fields = [field_of(number) for number in self._definition.columns]
         return highlights(
-            combined.searcher, combined.schema, self._queries.make(query), fields, texts
+            combined.searcher, combined.schema, self._queries.build(query), fields, texts
         )
 
     @cached_property
