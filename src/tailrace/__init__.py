@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.index import Index
     from tailrace.indexes.results import as_of, is_stale
     from tailrace.indexes.status import IndexStatus
-    from tailrace.lake import Lake, Snapshot, connect
+    from tailrace.lake import Lake, connect
     from tailrace.propagation.changes import Changes
     from tailrace.propagation.consumer import JobContext, consumer
     from tailrace.propagation.history import Iteration, Usage
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tailrace.settings import Settings
     from tailrace.sql.result import Result
     from tailrace.store.purge import Purge
+    from tailrace.store.snapshots import Snapshot
     from tailrace.store.sweep import Sweep
     from tailrace.store.table import Table
     from tailrace.store.transaction import Transaction
@@ -61,7 +62,7 @@ _PLACES = {
     "Result": "sql.result",
     "Serving": "propagation.serving",
     "Settings": "settings",
-    "Snapshot": "lake",
+    "Snapshot": "store.snapshots",
     "State": "propagation.job",
     "Sweep": "store.sweep",
     "Table": "store.table",

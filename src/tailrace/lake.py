@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from dataclasses import replace
+from datetime import date, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from tailrace.address import is_directory
 from tailrace.arguments import Count, Name, Port, Seconds, SnapshotId, TableName, checked, show
 from tailrace.catalog import configuration
-from tailrace.catalog import ducklake as dl
 from tailrace.catalog.clock import DatabaseClock
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
@@ -48,6 +45,7 @@ from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.purge import Purge, purges
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import is_hidden, split_name
+from tailrace.store.snapshots import Snapshot, snapshots
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
@@ -76,15 +74,6 @@ register_module("view", "tailrace.views.consumer")
 register_module("replica", "tailrace.replicas")
 for _kind in KINDS:
     register_module(_kind, "tailrace.indexes.consumer")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """One committed state of the lake."""
-
-    id: int
-    time: datetime
-    changes: str  # what the commit did, in DuckLake's notation
 
 
 @checked
@@ -194,20 +183,8 @@ class Lake(Closing):
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first."""
-        query = (
-            sa.select(dl.snapshot, dl.snapshot_changes.c.changes_made)
-            .join(
-                dl.snapshot_changes, dl.snapshot_changes.c.snapshot_id == dl.snapshot.c.snapshot_id
-            )
-            .order_by(dl.snapshot.c.snapshot_id)
-        )
-        tenant = self._runtime.tenant
         with self._runtime.database.read() as connection:
-            seen = lookup.seen_by(connection, tenant)
-            return [
-                Snapshot(id=row.snapshot_id, time=row.snapshot_time, changes=seen(row.changes_made))
-                for row in connection.execute(query)
-            ]
+            return snapshots(connection, self._runtime.tenant)
 
     def sql(self, text: str, args: Mapping[str, Any] | None = None) -> Result:
         """Run a statement: a query in Spark SQL, or one about the lake.

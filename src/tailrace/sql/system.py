@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from tailrace.catalog import system_views
 from tailrace.catalog.columns import Time
-from tailrace.store import lookup
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import OWN_SCHEMA as SCHEMA
+from tailrace.store.snapshots import seen_by
 
 __all__ = ["SCHEMA", "TABLES", "rows"]
 
@@ -69,7 +69,7 @@ def rows(runtime: TenantRuntime, name: str, *, limit: int | None = None) -> list
     with runtime.database.read() as connection:
         found = [dict(row) for row in connection.execute(query).mappings()]
         if name == "snapshots":
-            seen = lookup.seen_by(connection, runtime.tenant)
+            seen = seen_by(connection, runtime.tenant)
             found = [{**row, "changes": seen(row["changes"])} for row in found]
     return found[::-1]
 

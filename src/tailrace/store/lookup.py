@@ -7,8 +7,7 @@ be read at any time with the same statements, and no statement depends on anothe
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -103,8 +102,8 @@ def snapshot_time(connection: sa.Connection, at: int) -> datetime | None:
 
 # The account that a schema belongs to; those of lakes without accounts belong to this one.
 DEFAULT_TENANT = "default"
-_owner: sa.ColumnElement[str] = sa.func.coalesce(t.own_schema.c.tenant, DEFAULT_TENANT)
-_SCHEMAS = sa.select(dl.schema, _owner.label("tenant")).outerjoin(
+schema_owner: sa.ColumnElement[str] = sa.func.coalesce(t.own_schema.c.tenant, DEFAULT_TENANT)
+schemas_with_owner = sa.select(dl.schema, schema_owner.label("tenant")).outerjoin(
     t.own_schema, t.own_schema.c.schema_id == dl.schema.c.schema_id
 )
 
@@ -112,7 +111,7 @@ _SCHEMAS = sa.select(dl.schema, _owner.label("tenant")).outerjoin(
 def find_schema(connection: sa.Connection, name: str, at: int) -> sa.Row[Any] | None:
     """The row of a schema, with its tenant."""
     return connection.execute(
-        _SCHEMAS.where(same_name(dl.schema.c.schema_name, name), visible(dl.schema, at))
+        schemas_with_owner.where(same_name(dl.schema.c.schema_name, name), visible(dl.schema, at))
     ).one_or_none()
 
 
@@ -122,7 +121,7 @@ _TABLES = (
         dl.schema.c.schema_name,
         dl.schema.c.path.label("schema_path"),
         t.own_table.c.primary_key,
-        _owner.label("tenant"),
+        schema_owner.label("tenant"),
         t.output.c.owner,
     )
     .join(dl.schema, dl.schema.c.schema_id == dl.table.c.schema_id)
@@ -201,7 +200,7 @@ def list_schemas(connection: sa.Connection, at: int, tenant: str) -> list[str]:
     query = (
         sa.select(dl.schema.c.schema_name)
         .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.schema.c.schema_id)
-        .where(visible(dl.schema, at), _owner == tenant)
+        .where(visible(dl.schema, at), schema_owner == tenant)
         .order_by(dl.schema.c.schema_name)
     )
     return list(connection.execute(query).scalars())
@@ -209,12 +208,14 @@ def list_schemas(connection: sa.Connection, at: int, tenant: str) -> list[str]:
 
 def list_tables(connection: sa.Connection, at: int, tenant: str) -> list[tuple[str, str]]:
     """Schema and name of every table of a tenant."""
-    query = _TABLES.where(_owner == tenant).order_by(dl.schema.c.schema_name, dl.table.c.table_name)
+    query = _TABLES.where(schema_owner == tenant).order_by(
+        dl.schema.c.schema_name, dl.table.c.table_name
+    )
     return [(row.schema_name, row.table_name) for row in connection.execute(query, {"at": at})]
 
 
 _VIEWS = (
-    sa.select(dl.view, dl.schema.c.schema_name, _owner.label("tenant"))
+    sa.select(dl.view, dl.schema.c.schema_name, schema_owner.label("tenant"))
     .join(dl.schema, dl.schema.c.schema_id == dl.view.c.schema_id)
     .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.view.c.schema_id)
     .where(visible(dl.view, _AT), visible(dl.schema, _AT))
@@ -238,7 +239,9 @@ def find_view(
 
 def list_views(connection: sa.Connection, at: int, tenant: str) -> list[ViewInfo]:
     """Every view of a tenant."""
-    query = _VIEWS.where(_owner == tenant).order_by(dl.schema.c.schema_name, dl.view.c.view_name)
+    query = _VIEWS.where(schema_owner == tenant).order_by(
+        dl.schema.c.schema_name, dl.view.c.view_name
+    )
     return [_view_info(row) for row in connection.execute(query, {"at": at})]
 
 
@@ -251,50 +254,6 @@ def _view_info(row: sa.Row[Any]) -> ViewInfo:
         name=row.view_name,
         sql=row.sql,
         columns=read_aliases(row.column_aliases),
-    )
-
-
-def tables_ever(connection: sa.Connection, tenant: str) -> set[int]:
-    """Ids of the tables that a tenant has or had."""
-    return set(connection.execute(_tables_of(tenant)).scalars())
-
-
-def _tables_of(tenant: str) -> sa.Select[int]:
-    return (
-        sa.select(dl.table.c.table_id)
-        .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.table.c.schema_id)
-        .where(_owner == tenant)
-    )
-
-
-# One entry of what a snapshot did: a word, and a number or quoted names.
-_ENTRY = re.compile(r'(\w+):((?:"(?:[^"]|"")*"|[^",])+)')
-
-
-def seen_by(connection: sa.Connection, tenant: str) -> Callable[[str], str]:
-    """A function that leaves of a snapshot's changes what a tenant may see."""
-    alone = connection.execute(sa.select(t.own_schema.c.schema_id).limit(1)).first() is None
-    if tenant == DEFAULT_TENANT and alone:
-        return lambda changes: changes
-    rows = connection.execute(_SCHEMAS.where(_owner == tenant)).all()
-    # Ids of tables and views are of one sequence.
-    inside = tables_ever(connection, tenant) | set(
-        connection.execute(
-            sa.select(dl.view.c.view_id)
-            .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.view.c.schema_id)
-            .where(_owner == tenant)
-        ).scalars()
-    )
-    schemas = {row.schema_id for row in rows}
-    names = {'"' + row.schema_name.replace('"', '""') + '"' for row in rows}
-
-    def is_seen(what: str, which: str) -> bool:
-        if which.isdigit():
-            return int(which) in (schemas if "schema" in what else inside)
-        return which in names or any(which.startswith(f"{name}.") for name in names)
-
-    return lambda changes: ",".join(
-        f"{what}:{which}" for what, which in _ENTRY.findall(changes) if is_seen(what, which)
     )
 
 
@@ -345,6 +304,15 @@ def _type(part: Any, below: dict[int | None, list[Any]]) -> tuple[pa.DataType, l
     return types.from_lake_type(part.column_type, children), inner
 
 
+def tables_of(tenant: str) -> sa.Select[int]:
+    """Ids of the tables that a tenant has or had."""
+    return (
+        sa.select(dl.table.c.table_id)
+        .outerjoin(t.own_schema, t.own_schema.c.schema_id == dl.table.c.schema_id)
+        .where(schema_owner == tenant)
+    )
+
+
 def changed_tables(
     connection: sa.Connection, since: int, tenant: str | None = None
 ) -> list[tuple[int, int]]:
@@ -355,7 +323,7 @@ def changed_tables(
     if tenant is None:
         return changes
     # Apart, for the few that changed: joined, PostgreSQL may read all tables instead.
-    own = _tables_of(tenant)
+    own = tables_of(tenant)
     seen = {
         table_id
         for some in in_batches([table_id for table_id, _ in changes])
