@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tailrace.catalog import tables as t
+from tailrace.catalog import ducklake as dl
 from tailrace.propagation.backlog import cut, large_tables
 from tailrace.settings import Settings
 
@@ -21,7 +21,7 @@ SETTINGS = Settings(iteration_rows=100, iteration_snapshots=4, local_rows=10)
 def catalog() -> Iterator[sa.Connection]:
     engine = sa.create_engine("sqlite://")
     with engine.connect() as connection:
-        for table in (t.data_file, t.delete_file):
+        for table in (dl.data_file, dl.delete_file):
             names = ", ".join(column.name for column in table.columns)
             connection.execute(sa.text(f"CREATE TABLE {table.name} ({names})"))
         yield connection
@@ -31,7 +31,7 @@ def catalog() -> Iterator[sa.Connection]:
 def add(catalog: sa.Connection, table: int, snapshot: int, rows: int) -> None:
     catalog.execute(
         sa.text(
-            f"INSERT INTO {t.data_file.name} (table_id, begin_snapshot, record_count) "
+            f"INSERT INTO {dl.data_file.name} (table_id, begin_snapshot, record_count) "
             "VALUES (:table, :snapshot, :rows)"
         ),
         {"table": table, "snapshot": snapshot, "rows": rows},
