@@ -89,7 +89,7 @@ class Bundle:
             return self._run(lake)
 
     def _run(self, lake: Callable[[], str]) -> list[Iteration]:
-        txn = Transaction(self._runtime, self._heartbeat, check=self._check, lent=True)
+        txn = Transaction(self._runtime, self._heartbeat, check=self._check, managed=True)
         try:
             done: list[_Consumed] = []
             for part in self._parts:
@@ -99,10 +99,10 @@ class Bundle:
                 txn.act_for(part.id)
                 done.append(self._consume(txn, lake()))
                 self._runtime.step("consumed")
-            txn.lent = False
+            txn.managed = False
             return self._commit(txn, done)
         except BaseException:
-            txn.lent = False
+            txn.managed = False
             txn.rollback()
             raise
 

@@ -123,7 +123,7 @@ class Jobs:
         if job is None:
             return False
         if txn is not None:
-            if txn.lent and txn.acts_for(job.id):
+            if txn.managed and txn.acts_for(job.id):
                 raise InvalidError(f"{home}/{name} cannot unregister itself from its own consumer")
             if txn.acts_for(job.id):
                 return False  # this transaction drops it already

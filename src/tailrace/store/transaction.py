@@ -51,11 +51,11 @@ class Transaction(Definitions, RowChanges):
         heartbeat: Heartbeat,
         *,
         check: Callable[[], None] | None = None,
-        lent: bool = False,
+        managed: bool = False,
         begun: Begun | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """`check` may stop it at any call. While it is `lent`, its owner alone ends it.
+        """`check` may stop it at any call. While it is `managed`, only what began it ends it.
 
         With `begun`, it is the rest of a transaction that was handed over. Of those with the same
         `idempotency_key` one commits, once; the others end as if they had been that one.
@@ -66,7 +66,7 @@ class Transaction(Definitions, RowChanges):
         )
         super().__init__(runtime, work, check)
         self._heartbeat = heartbeat
-        self.lent = lent
+        self.managed = managed
         self._registered = begun is not None
         self._lock = Lock()
         # The snapshot of the transaction that had the idempotency key before.
@@ -111,7 +111,7 @@ class Transaction(Definitions, RowChanges):
 
     def hand_over(self, lasting: timedelta) -> Begun:
         """Let other processes go on, before anything is written: they have so long to commit."""
-        self._check_lent()
+        self._check_unmanaged()
         self._check_open()
         self._heartbeat.register(self._work.id, self.base, lasting=lasting)
         self._open = False
@@ -133,7 +133,7 @@ class Transaction(Definitions, RowChanges):
 
     def commit(self) -> int:
         """Make everything visible as one snapshot, and return its number."""
-        self._check_lent()
+        self._check_unmanaged()
         self._check_open()
         if self._done is not None:
             self.rollback()
@@ -170,7 +170,7 @@ class Transaction(Definitions, RowChanges):
 
     def rollback(self) -> None:
         """Give everything up. Its objects are deleted now or, if that fails, by the sweep."""
-        self._check_lent()
+        self._check_unmanaged()
         if not self._open:
             return
         self._open = False
@@ -184,7 +184,7 @@ class Transaction(Definitions, RowChanges):
                 self._runtime.storage.delete(self._work.objects)
 
     def __enter__(self) -> Transaction:
-        self._check_lent()
+        self._check_unmanaged()
         return self
 
     def __exit__(
@@ -198,8 +198,8 @@ class Transaction(Definitions, RowChanges):
         elif self._open:
             self.commit()
 
-    def _check_lent(self) -> None:
-        if self.lent:
+    def _check_unmanaged(self) -> None:
+        if self.managed:
             raise InvalidError(
                 "this transaction commits by itself when the consumer returns, together with the "
                 "job's watermark: write through it, and leave its end to the iteration"
