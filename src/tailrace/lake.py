@@ -10,13 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.address import is_directory
 from tailrace.arguments import Count, Name, Port, Seconds, SnapshotId, TableName, checked, show
 from tailrace.catalog import configuration
-from tailrace.catalog.clock import DatabaseClock
-from tailrace.catalog.database import Database
-from tailrace.catalog.migrate import open_catalog
-from tailrace.clock import Clock, SystemClock
+from tailrace.clock import Clock
 from tailrace.closing import Closing
 from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
@@ -25,7 +21,6 @@ from tailrace.indexes import tables as index_tables
 from tailrace.indexes.kinds import KINDS
 from tailrace.indexes.layer import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
-from tailrace.objects.storage import Storage, absolute, normalize_data_path
 from tailrace.propagation import purging
 from tailrace.propagation import tables as propagation_tables
 from tailrace.propagation.consumer import register_module
@@ -40,17 +35,15 @@ from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.settings import Settings
 from tailrace.store import lookup, outcome
 from tailrace.store import tables as store_tables
-from tailrace.store.deletes import DeleteFiles
 from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.opening import open_runtime
 from tailrace.store.purge import Purge, purges
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.snapshots import Snapshot, snapshots
-from tailrace.store.spark_session import SparkProvider
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
-from tailrace.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +56,6 @@ if TYPE_CHECKING:
     from tailrace.views.view import View
     from tailrace.views.views import Views
 
-CATALOG_FILE = "catalog.sqlite"
 # What the layers keep in the catalog, from low to high.
 CATALOG_PARTS = (store_tables.PART, propagation_tables.PART, index_tables.PART)
 
@@ -98,61 +90,19 @@ def connect(
     """
     if spark is not None and not hasattr(spark, "createDataFrame"):
         raise InvalidError(f"connect(spark=…) takes a SparkSession, not {show(spark)}")
-    settings = settings or Settings()
-    place = None if data is None else normalize_data_path(data)
-    beside = None
-    if not is_directory(lake):
-        database = Database(str(lake), lock_timeout=settings.lock_timeout)
-    else:
-        directory = absolute(lake)
-        try:
-            if directory.exists() and not directory.is_dir():
-                raise InvalidError(f"{directory} is a file: a lake is a directory")
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidError(f"no lake can be made at {directory}: {error.strerror}") from error
-        beside = normalize_data_path(directory / "data")
-        database = Database(directory / CATALOG_FILE, lock_timeout=settings.lock_timeout)
-    creator = f"Tailrace {__version__}"
-    clock = clock or (SystemClock() if database.is_sqlite else DatabaseClock(database))
-    try:
-        stored = open_catalog(
-            database,
-            CATALOG_PARTS,
-            data_path=place,
-            beside=beside,
-            now=clock.now(),
-            creator=creator,
-        )
-        with database.read() as connection:
-            database.commit_timeout = configuration.read(connection).commit_timeout
-        storage = Storage(stored, storage_options)
-        if storage.local is not None:
-            _make_place(storage.local)
-    except BaseException:
-        database.close()
-        raise
-    runtime = TenantRuntime(
-        database=database,
-        storage=storage,
-        deletes=DeleteFiles(storage),
-        settings=settings,
-        clock=clock,
-        spark=SparkProvider(spark),
-        step=on_step or (lambda _: None),
-        tenant=tenant,
+    runtime = open_runtime(
+        lake,
+        data,
+        parts=CATALOG_PARTS,
         layers=(JobLayer(), IndexLayer()),
+        tenant=tenant,
+        spark=spark,
+        storage_options=storage_options,
+        settings=settings or Settings(),
+        clock=clock,
+        step=on_step or (lambda _: None),
     )
     return Lake(runtime)
-
-
-def _make_place(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidError(
-            f"the lake's objects cannot lie in {directory}: {error.strerror}"
-        ) from error
 
 
 @checked

@@ -12,11 +12,12 @@ from typing import Any
 
 from tailrace.address import is_directory
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.lake import CATALOG_FILE, Lake, connect
+from tailrace.lake import Lake, connect
 from tailrace.objects.storage import absolute
 from tailrace.settings import Settings
 from tailrace.store.files import Op
 from tailrace.store.lookup import DEFAULT_TENANT
+from tailrace.store.opening import CATALOG_FILE
 
 _STORAGE = "storage."
 _NAMES = ("lake", "table", "version", "tenant", "operation")

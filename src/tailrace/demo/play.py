@@ -30,9 +30,10 @@ from tailrace.demo.result import Result, document
 from tailrace.demo.screen import Screen
 from tailrace.demo.searches import Search, typical_seconds
 from tailrace.errors import InvalidError, JobFailedError, UnavailableError
-from tailrace.lake import CATALOG_FILE, Lake, connect
+from tailrace.lake import Lake, connect
 from tailrace.propagation.job import State
 from tailrace.settings import Settings
+from tailrace.store.opening import CATALOG_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
