@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,15 +20,16 @@ def status(
 
     Example: tailrace status --lake shop.lake
     """
-    from tailrace.cli.printing import document, say
-    from tailrace.sql import overview, system
+    from tailrace.cli.printing import document, rows_out, say
+    from tailrace.sql import system_tables
+    from tailrace.sql.listings import listing
 
     with opened(lake, tenant=tenant) as found:
-        jobs = system.rows(found.runtime, "freshness")
-        errors = [job["error"] for job in system.rows(found.runtime, "jobs") if job["error"]]
+        jobs = system_tables.rows(found.runtime, "freshness")
+        errors = [job["error"] for job in system_tables.rows(found.runtime, "jobs") if job["error"]]
         facts = {
             "snapshot": found.snapshot,
-            "tables": len(overview.tables(found.runtime)),
+            "tables": len(listing(found.runtime, "tables").rows),
             "views": sum(1 for job in jobs if job["kind"] == "view"),
             "indexes": sum(1 for job in jobs if job["kind"] in ("fulltext", "vector")),
             "jobs": len(jobs),
@@ -40,7 +41,7 @@ def status(
     if output is Output.JSON:
         document({**facts, "standing_back": faults, "freshness": jobs})
         return
-    _rows(jobs, list(system.TABLES["freshness"]), output)
+    rows_out(jobs, list(system_tables.TABLES["freshness"]), as_json=False)
     is_served = facts["served"] or faults or not jobs
     served = "" if is_served else "; nobody serves it: tailrace serve"
     say(
@@ -56,37 +57,28 @@ def tables(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
     """The tables, with their rows, files and bytes."""
-    from tailrace.sql import overview
-
-    with opened(lake, tenant=tenant) as found:
-        _rows(overview.tables(found.runtime), list(overview.TABLES), output)
+    _list("tables", lake, tenant, output)
 
 
 def views(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
     """The materialized views: how fresh they are, and how they were last refreshed."""
-    from tailrace.sql import overview
-
-    with opened(lake, tenant=tenant) as found:
-        _rows(overview.views(found.runtime), list(overview.VIEWS), output)
+    _list("views", lake, tenant, output)
 
 
 def indexes(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
     """The search indexes: what they are of, how fresh and how large they are."""
-    from tailrace.sql import overview
-
-    with opened(lake, tenant=tenant) as found:
-        _rows(overview.indexes(found.runtime), list(overview.INDEXES), output)
+    _list("indexes", lake, tenant, output)
 
 
 def jobs(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
     """The jobs: their states, watermarks, and the errors of those that fail."""
-    _system("jobs", lake, tenant, output)
+    _list("jobs", lake, tenant, output)
 
 
 def iterations(
@@ -96,7 +88,7 @@ def iterations(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """The last runs of jobs: what each read, wrote and took."""
-    _system("iterations", lake, tenant, output, limit)
+    _list("iterations", lake, tenant, output, limit)
 
 
 def snapshots(
@@ -106,22 +98,18 @@ def snapshots(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """The last snapshots, and what each changed."""
-    _system("snapshots", lake, tenant, output, limit)
+    _list("snapshots", lake, tenant, output, limit)
 
 
-def _system(
-    name: str, lake: str | None, tenant: str | None, output: Output, limit: int | None = None
+def _list(
+    what: str, lake: str | None, tenant: str | None, output: Output, limit: int | None = None
 ) -> None:
-    from tailrace.sql import system
+    from tailrace.cli.printing import rows_out
+    from tailrace.sql.listings import listing
 
     with opened(lake, tenant=tenant) as found:
-        _rows(system.rows(found.runtime, name, limit=limit), list(system.TABLES[name]), output)
-
-
-def _rows(rows: list[dict[str, Any]], names: list[str], output: Output) -> None:
-    from tailrace.cli.printing import rows_out
-
-    rows_out(rows, names, as_json=output is Output.JSON)
+        listed = listing(found.runtime, what, limit=limit)
+    rows_out(listed.rows, list(listed.columns), as_json=output is Output.JSON)
 
 
 def add_to(app: typer.Typer) -> None:

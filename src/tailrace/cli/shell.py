@@ -25,7 +25,7 @@ from tailrace.errors import TailraceError
 from tailrace.sql.script import is_complete, statements
 from tailrace.sql.searches import FUNCTIONS
 from tailrace.sql.statements import STATEMENTS
-from tailrace.sql.system import TABLES
+from tailrace.sql.system_tables import TABLES
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

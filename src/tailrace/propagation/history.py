@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 
 import sqlalchemy as sa
 
+from tailrace.catalog.database import in_batches
 from tailrace.propagation import tables as t
 from tailrace.propagation.joblog import next_number
 
@@ -85,6 +86,18 @@ def iterations(
         Iteration(**{n: row[n] for n in names} | {"sources": tuple(json.loads(row["sources"]))})
         for row in rows
     ]
+
+
+def last_strategies(connection: sa.Connection, job_ids: Sequence[int]) -> dict[int, str | None]:
+    """By job, how the last iteration that did not fail did its work."""
+    c = t.iteration.c
+    last = sa.select(sa.func.max(c.iteration_id)).where(c.error.is_(None)).group_by(c.job_id)
+    query = sa.select(c.job_id, c.strategy).where(c.iteration_id.in_(last))
+    strategies: dict[int, str | None] = {}
+    for some in in_batches(job_ids):
+        found = connection.execute(query.where(c.job_id.in_(some)))
+        strategies |= {row.job_id: row.strategy for row in found}
+    return strategies
 
 
 def usage(connection: sa.Connection, tenant: str, since: date) -> list[Usage]:

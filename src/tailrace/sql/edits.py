@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
-from tailrace.sql import names
-from tailrace.sql.shown import Shown
+from tailrace.sql import query_frame
+from tailrace.sql.source_text import SourceText
 from tailrace.store.keys import Places, collect_places
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
 from tailrace.store.spark_faults import spark_faults
@@ -51,13 +51,15 @@ def change(
     args: Mapping[str, Any],
     *,
     alias: str,
-    shown: Shown,
+    source_text: SourceText,
 ) -> Edited:
     """Apply the edits that a query over `TARGET`, the table under its alias, gives."""
     rows = to_df(lake.runtime, txn.scan(*split_name(name)), places=True)
     own = name if alias == split_name(name)[1] else None
-    edits = names.frame_of(lake, sql, args, given={TARGET: rows}, shown=shown, target=own)
-    with shown.spark_faults():
+    edits = query_frame.frame_of(
+        lake, sql, args, given={TARGET: rows}, source_text=source_text, target=own
+    )
+    with source_text.spark_faults():
         return _apply(lake, txn, name, edits)
 
 

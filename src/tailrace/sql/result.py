@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pyarrow as pa
 
 from tailrace.arguments import Between, checked
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,13 +35,13 @@ class Result:
         message: str = "",
         snapshot: int | None = None,
         text: str = "",
-        shown: Shown | None = None,
+        source_text: SourceText | None = None,
     ) -> None:
         """Either a `frame`, or `rows` and the types of their columns."""
         self._spark, self._frame = spark, frame
         self._rows, self._kinds = rows, kinds or {}
         self._table: pa.Table | None = None
-        self._shown = shown or Shown(text="")
+        self._source_text = source_text or SourceText(text="")
         self.message = message  # what was done, in a line; empty for what only reads
         self.snapshot = snapshot  # that a write created
         self.text = text  # the whole answer, where it is meant to be read as it is
@@ -61,7 +61,7 @@ class Result:
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
         if self._table is None and self.is_query:
-            with self._shown.spark_faults():
+            with self._source_text.spark_faults():
                 self._table = self.to_df().toArrow()
         elif self._table is None:
             schema = pa.schema(list(self._kinds.items()))
@@ -75,7 +75,7 @@ class Result:
         if limit is None or self._table is not None:
             rows = self.to_arrow()
         else:
-            with self._shown.spark_faults():
+            with self._source_text.spark_faults():
                 rows = self.to_df().limit(limit).toArrow()
         named = rows.rename_columns(_unique(rows.column_names))  # a dict has a name once
         found: list[dict[str, Any]] = named.slice(0, limit).to_pylist()
@@ -83,7 +83,7 @@ class Result:
 
     def collect(self) -> list[Any]:
         """The rows, as Spark gives them."""
-        with self._shown.spark_faults():
+        with self._source_text.spark_faults():
             return list(self.to_df().collect())
 
     def show(self, limit: Rows = 20) -> None:

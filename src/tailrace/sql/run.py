@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, TailraceError
-from tailrace.sql.cursor import Cursor
 from tailrace.sql.fixes import in_sql
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result
 from tailrace.sql.script import Statement, statements
 from tailrace.sql.statements import read
@@ -30,7 +30,7 @@ def run(lake: Lake, text: str, args: Mapping[str, Any] | None = None) -> Result:
 
 def run_one(lake: Lake, statement: Statement, args: Mapping[str, Any] | None = None) -> Result:
     """Read a statement, and run it."""
-    statement_read = read(Cursor(statement))
+    statement_read = read(Parser(statement))
     try:
         return statement_read.run(lake, args or {})
     except TailraceError as error:

@@ -9,7 +9,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.spark_sql import lexer
-from tailrace.sql.fault import Span, fault
+from tailrace.sql.diagnostics import Span, error_at
 
 # What opens a string or a name, and how a message calls it.
 _QUOTES = {"'": "this text has no end", '"': "this text has no end", "`": "this name has no end"}
@@ -56,7 +56,7 @@ def tokens_of(text: str) -> list[Token]:
         return lexer.tokens_of(text)
     except TokenError as error:
         span, message = _unended(text)
-        raise fault(text, span, message, hint="close it with the same mark") from error
+        raise error_at(text, span, message, hint="close it with the same mark") from error
 
 
 def _unended(text: str) -> tuple[Span, str]:

@@ -20,11 +20,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.kinds import KINDS
-from tailrace.sql.fault import Span, nearest
+from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.fixes import in_sql
 from tailrace.sql.literals import NotALiteralError, value_of
 from tailrace.sql.script import tokens_of
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 from tailrace.store.schema import OWN_PREFIX, fold
 from tailrace.store.spark_scan import local_frame
 
@@ -66,7 +66,7 @@ class Call:
     """A call of one of the functions."""
 
     sql: str
-    shown: Shown
+    source_text: SourceText
     function: str
     span: Span
     stand_in: str  # the name that the query has in its place
@@ -77,10 +77,10 @@ class Call:
         """The `:names` in its arguments."""
         return {name for one in self.arguments.values() for name in one.parameters}
 
-    def fault(self, message: str, argument: str | None = None, *, hint: str = "") -> InvalidError:
+    def error(self, message: str, argument: str | None = None, *, hint: str = "") -> InvalidError:
         """An error about the call, or about one of its arguments."""
         span = self.span if argument is None else self.arguments[argument].span
-        return self.shown.fault(self.sql, span, message, hint=hint)
+        return self.source_text.error_at(self.sql, span, message, hint=hint)
 
     # --- doing it ---------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Call:
             columns = [column.name for column in found.table.columns]
             rows = index.result(found, query, columns=columns, highlight=highlight)
         except (InvalidError, NotFoundError) as error:
-            raise self.fault(error.said(in_sql)) from error
+            raise self.error(error.said(in_sql)) from error
         added = [name for name in rows.column_names if name not in columns]
         return local_frame(lake.runtime, rows.select([*columns, *added]))
 
@@ -104,26 +104,26 @@ class Call:
             index = lake.find_index(name)
         except NotFoundError as error:
             known = {one.name for one in lake.indexes()}
-            near = nearest(name, known | {f"{one.table}.{one.name}" for one in lake.indexes()})
+            near = did_you_mean(name, known | {f"{one.table}.{one.name}" for one in lake.indexes()})
             hint = "SHOW INDEXES lists what there is"
-            raise self.fault(f"there is no index {name}{near}", "index", hint=hint) from error
+            raise self.error(f"there is no index {name}{near}", "index", hint=hint) from error
         except InvalidError as error:
-            raise self.fault(error.said(in_sql), "index") from error
+            raise self.error(error.said(in_sql), "index") from error
         if index.using != _KINDS[self.function].name:
             hint = _example(f"{index.using}_search", name)
-            raise self.fault(f"{name} is a {index.using} index", "index", hint=hint)
+            raise self.error(f"{name} is a {index.using} index", "index", hint=hint)
         return index
 
     def _value(self, name: str, args: Mapping[str, Any]) -> Any:
         argument = self.arguments[name]
         missing = sorted(argument.parameters - set(args))
         if missing:
-            raise self.fault(f"no value was given for :{missing[0]}", name)
+            raise self.error(f"no value was given for :{missing[0]}", name)
         try:
             value = value_of(argument.tree, args)
         except NotALiteralError as error:
             hint = "a search is done before the query runs: it takes no column and no expression"
-            raise self.fault(
+            raise self.error(
                 f"the {name} has to be a literal, or a :parameter", name, hint=hint
             ) from error
         wanted = _wanted(name)
@@ -132,7 +132,7 @@ class Call:
         elif not isinstance(value, wanted[0]) or (isinstance(value, bool) and name in _NUMBERS):
             value = None
         if value is None:
-            raise self.fault(f"the {name} has to be {wanted[1]}", name)
+            raise self.error(f"the {name} has to be {wanted[1]}", name)
         return value
 
 
@@ -161,7 +161,7 @@ def _numbers(value: Any) -> list[float] | None:
 # --- finding calls -------------------------------------------------------------------------------
 
 
-def calls_of(sql: str, shown: Shown) -> list[Call]:
+def calls_of(sql: str, source_text: SourceText) -> list[Call]:
     """The calls in a query."""
     if not any(name in fold(sql) for name in FUNCTIONS):
         return []
@@ -170,7 +170,7 @@ def calls_of(sql: str, shown: Shown) -> list[Call]:
     while place < len(tokens):
         end = _end_of_call(tokens, place)
         if end is not None:
-            found.append(_read(sql, shown, tokens[place : end + 1], next(numbers)))
+            found.append(_read(sql, source_text, tokens[place : end + 1], next(numbers)))
             place = end
         place += 1
     return found
@@ -200,12 +200,12 @@ def _mark(token: Token) -> str:
     return "" if token.token_type == TokenType.STRING else str(token.text)
 
 
-def _read(sql: str, shown: Shown, tokens: list[Token], number: int) -> Call:
+def _read(sql: str, source_text: SourceText, tokens: list[Token], number: int) -> Call:
     """A call, out of its tokens."""
     function = fold(tokens[0].text)
     call = Call(
         sql=sql,
-        shown=shown,
+        source_text=source_text,
         function=function,
         span=Span(start=tokens[0].start, end=tokens[-1].end + 1),
         stand_in=f"{OWN_PREFIX}s{number}",
@@ -218,20 +218,24 @@ def _read(sql: str, shown: Shown, tokens: list[Token], number: int) -> Call:
         if len(part) > 2 and _mark(part[1]) == "=>":
             name = fold(part[0].text)
             if name not in names:
-                message = f"{function} has no argument {part[0].text}{nearest(name, names)}"
-                raise shown.fault(sql, span, message, hint=f"arguments: {', '.join(names)}")
+                message = f"{function} has no argument {part[0].text}{did_you_mean(name, names)}"
+                raise source_text.error_at(
+                    sql, span, message, hint=f"arguments: {', '.join(names)}"
+                )
             span = Span(start=part[2].start, end=span.end)
         elif order < _UNNAMED and set(arguments) <= set(names[:order]):
             name = names[order]
         else:
             hint = f"{example}; the others have names: {', '.join(names[_UNNAMED:])}"
-            raise shown.fault(sql, span, "this argument needs a name, as in limit => 5", hint=hint)
+            raise source_text.error_at(
+                sql, span, "this argument needs a name, as in limit => 5", hint=hint
+            )
         if name in arguments:
-            raise shown.fault(sql, span, f"the {name} is there twice")
+            raise source_text.error_at(sql, span, f"the {name} is there twice")
         arguments[name] = Argument(tree=_tree(call, span), span=span)
     for name in names[:_NEEDED]:
         if name not in arguments:
-            raise call.fault(f"{function} lacks the {name}", hint=example)
+            raise call.error(f"{function} lacks the {name}", hint=example)
     return replace(call, arguments=arguments)
 
 
@@ -254,7 +258,7 @@ def _tree(call: Call, span: Span) -> exp.Expr:
         return spark_sql.parse_one(call.sql[span.start : span.end])
     except ParseError as error:
         hint = _example(call.function)
-        raise call.shown.fault(call.sql, span, "this is no argument", hint=hint) from error
+        raise call.source_text.error_at(call.sql, span, "this is no argument", hint=hint) from error
 
 
 def without_calls(sql: str, calls: Iterable[Call]) -> str:

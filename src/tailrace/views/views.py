@@ -6,10 +6,13 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+import sqlalchemy as sa
+
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
 from tailrace.propagation import tables as t
+from tailrace.propagation.job import JobRecord
 from tailrace.propagation.jobs import home_of
 from tailrace.store.schema import (
     check_name,
@@ -29,6 +32,12 @@ from tailrace.views.spark_check import check_with_spark
 from tailrace.views.view import Context, View, built_beside
 
 Trigger = str | Mapping[str, Any] | None
+
+
+def jobs_of_views(connection: sa.Connection, tenant: str) -> list[JobRecord]:
+    """The jobs that keep a tenant's views fresh, without those that build replacements."""
+    c = t.job.c
+    return joblog.records(connection, c.tenant == tenant, c.kind == VIEW, c.name == VIEW)
 
 
 class Views:
@@ -142,11 +151,9 @@ class Views:
 
     def names(self) -> list[str]:
         """The names of all views."""
-        c = t.job.c
         runtime = self._context.runtime
-        wanted = (c.tenant == runtime.tenant, c.kind == VIEW, c.name == VIEW)
         with runtime.database.read() as connection:
-            jobs = joblog.records(connection, *wanted)
+            jobs = jobs_of_views(connection, runtime.tenant)
         names = [split_name(job.spec.consumer["view"]) for job in jobs]
         return sorted(f"{schema}.{plain}" for schema, plain in names)
 

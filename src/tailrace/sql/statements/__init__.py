@@ -1,6 +1,6 @@
 """The statements, by the words that they begin with.
 
-Each module gives a function that reads a statement from a cursor, and the value that it makes of
+Each module gives a function that reads a statement from a parser, and the value that it makes of
 it, which has a `run(lake)`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tailrace.sql.cursor import Cursor
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result
 from tailrace.sql.statements import (
     alter,
@@ -37,7 +37,7 @@ class Runnable(Protocol):
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result: ...
 
 
-Reader = Callable[[Cursor], Runnable]
+Reader = Callable[[Parser], Runnable]
 
 STATEMENTS: Mapping[str, Reader] = {
     "SELECT": query.read,
@@ -103,27 +103,27 @@ ELSEWHERE: Mapping[str, str] = {
 }
 
 
-def read(cursor: Cursor) -> Runnable:
-    """The statement that a cursor stands before."""
+def read(parser: Parser) -> Runnable:
+    """The statement that a parser stands before."""
     for words in sorted(STATEMENTS, key=len, reverse=True):
-        if _begins(cursor, words):
+        if _begins(parser, words):
             if words not in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "("):
-                cursor.accept(*words.split(" "))
-            return STATEMENTS[words](cursor)
+                parser.accept(*words.split(" "))
+            return STATEMENTS[words](parser)
     for words in sorted(ELSEWHERE, key=len, reverse=True):
-        if _begins(cursor, words):
-            raise cursor.fail(f"{words} is not a statement of a lake", hint=ELSEWHERE[words])
-    first = cursor.word()
+        if _begins(parser, words):
+            raise parser.fail(f"{words} is not a statement of a lake", hint=ELSEWHERE[words])
+    first = parser.word()
     nexts = [words.split(" ", 1)[1] for words in STATEMENTS if words.startswith(f"{first} ")]
     if nexts:
-        cursor.accept(first)
+        parser.accept(first)
         for words in nexts:
-            cursor.accept(*words.split(" "))
-        raise cursor.fail()
+            parser.accept(*words.split(" "))
+        raise parser.fail()
     for word in dict.fromkeys(words.split(" ")[0] for words in STATEMENTS):
-        cursor.accept(word)
-    raise cursor.fail()
+        parser.accept(word)
+    raise parser.fail()
 
 
-def _begins(cursor: Cursor, words: str) -> bool:
-    return all(cursor.word(n) == word for n, word in enumerate(words.split(" ")))
+def _begins(parser: Parser, words: str) -> bool:
+    return all(parser.word(n) == word for n, word in enumerate(words.split(" ")))

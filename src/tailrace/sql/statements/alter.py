@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.sql.cursor import Cursor
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
 from tailrace.sql.statements.columns import read_type
 from tailrace.store.table import Table
@@ -30,53 +30,53 @@ class Alter:
         return done(lambda: lake.spark, f"{self.name}: {self.what}", snapshot=txn.snapshot)
 
 
-def read(cursor: Cursor) -> Alter:
+def read(parser: Parser) -> Alter:
     """After ALTER TABLE."""
-    name = cursor.object_name("the table")
-    if cursor.accept("ADD"):
-        made = _add(cursor, name)
-    elif cursor.accept("DROP"):
-        cursor.expect("COLUMN")
-        column = cursor.name("the column")
+    name = parser.object_name("the table")
+    if parser.accept("ADD"):
+        made = _add(parser, name)
+    elif parser.accept("DROP"):
+        parser.expect("COLUMN")
+        column = parser.name("the column")
         change = _call("drop_column", column)
         made = Alter(name=name, what=f"column {column} dropped", changes=(change,))
-    elif cursor.accept("RENAME", "COLUMN"):
-        old = cursor.name("the column")
-        cursor.expect("TO")
-        new = cursor.name("the column")
+    elif parser.accept("RENAME", "COLUMN"):
+        old = parser.name("the column")
+        parser.expect("TO")
+        new = parser.name("the column")
         change = _call("rename_column", old, new)
         made = Alter(name=name, what=f"column {old} is {new} now", changes=(change,))
-    elif cursor.accept("ALTER", "COLUMN"):
-        column = cursor.name("the column")
-        cursor.expect("TYPE")
-        kind = read_type(cursor)
+    elif parser.accept("ALTER", "COLUMN"):
+        column = parser.name("the column")
+        parser.expect("TYPE")
+        kind = read_type(parser)
         change = _call("widen_column", column, kind)
         made = Alter(name=name, what=f"column {column} is {kind} now", changes=(change,))
-    elif cursor.word() == "RENAME":
-        raise cursor.fail(hint="a table keeps its name: create another and INSERT INTO it")
+    elif parser.word() == "RENAME":
+        raise parser.fail(hint="a table keeps its name: create another and INSERT INTO it")
     else:
-        raise cursor.fail()
-    cursor.end()
+        raise parser.fail()
+    parser.end()
     return made
 
 
-def _add(cursor: Cursor, name: str) -> Alter:
-    several = cursor.accept("COLUMNS")
+def _add(parser: Parser, name: str) -> Alter:
+    several = parser.accept("COLUMNS")
     if not several:
-        cursor.expect("COLUMN")
-    bracket = cursor.accept("(") if several else False
+        parser.expect("COLUMN")
+    bracket = parser.accept("(") if several else False
     changes, added = [], []
     while True:
-        column = cursor.name("the column")
-        kind = read_type(cursor, "NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER")
-        if cursor.word() in ("NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER"):
-            raise cursor.fail(hint="a new column is the last one, and NULL in the rows that exist")
+        column = parser.name("the column")
+        kind = read_type(parser, "NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER")
+        if parser.word() in ("NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER"):
+            raise parser.fail(hint="a new column is the last one, and NULL in the rows that exist")
         changes.append(_call("add_column", column, kind))
         added.append(column)
-        if not several or not cursor.accept(","):
+        if not several or not parser.accept(","):
             break
     if bracket:
-        cursor.expect(")")
+        parser.expect(")")
     what = f"column {added[0]} added" if len(added) == 1 else f"columns {', '.join(added)} added"
     return Alter(name=name, what=what, changes=tuple(changes))
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
-from tailrace.sql.cursor import Cursor
-from tailrace.sql.fault import Span
+from tailrace.sql.diagnostics import Span
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 from tailrace.store.schema import FILE, POS, split_name
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 class Delete:
     """`DELETE FROM table [AS alias] [WHERE condition]`."""
 
-    cursor: Cursor
+    parser: Parser
     name: str
     alias: str
     where: Span | None
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        where = "true" if self.where is None else self.cursor.cut(self.where)
-        shown = Shown(text=self.cursor.text)
+        where = "true" if self.where is None else self.parser.cut(self.where)
+        source_text = SourceText(text=self.parser.text)
         with lake.transaction() as txn:
             found = edits.change(
                 lake,
@@ -38,23 +38,23 @@ class Delete:
                 f"SELECT {FILE}, {POS} FROM {edits.TARGET} AS {quote(self.alias)} WHERE ({where})",
                 args,
                 alias=self.alias,
-                shown=shown,
+                source_text=source_text,
             )
         count = found.removed
         message = f"{count:,} {'row' if count == 1 else 'rows'} deleted from {self.name}"
         return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
 
 
-def read(cursor: Cursor) -> Delete:
+def read(parser: Parser) -> Delete:
     """After DELETE FROM."""
-    name = cursor.object_name("the table")
+    name = parser.object_name("the table")
     alias = split_name(name)[1]
-    if cursor.accept("AS") or cursor.word() not in ("WHERE", ""):
-        alias = cursor.name("the alias")
+    if parser.accept("AS") or parser.word() not in ("WHERE", ""):
+        alias = parser.name("the alias")
     where = None
-    if cursor.accept("WHERE"):
-        where = cursor.rest()
+    if parser.accept("WHERE"):
+        where = parser.rest()
         if where.start == where.end:
-            raise cursor.fail("the condition is missing")
-    cursor.end()
-    return Delete(cursor=cursor, name=name, alias=alias, where=where)
+            raise parser.fail("the condition is missing")
+    parser.end()
+    return Delete(parser=parser, name=name, alias=alias, where=where)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.sql import names
-from tailrace.sql.cursor import Cursor
+from tailrace.sql import query_frame
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, listed
 from tailrace.sql.statements import query
 from tailrace.sql.statements.query import Query
@@ -47,7 +47,7 @@ class ExplainQuery:
     query: Query
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        frame = names.frame_of(lake, self.query.sql, args, shown=self.query.shown)
+        frame = query_frame.frame_of(lake, self.query.sql, args, source_text=self.query.source_text)
         text = _plan(frame)
         return listed(lambda: lake.spark, [{"plan": text}], {"plan": pa.string()}, text=text)
 
@@ -70,15 +70,15 @@ def _explained(lake: Lake, made: Explanation) -> Result:
     )
 
 
-def read(cursor: Cursor) -> ExplainView | ExplainCreate | ExplainQuery:
+def read(parser: Parser) -> ExplainView | ExplainCreate | ExplainQuery:
     """After EXPLAIN."""
-    if cursor.accept("MATERIALIZED", "VIEW"):
-        made = ExplainView(name=cursor.object_name("the view"))
-        cursor.end()
+    if parser.accept("MATERIALIZED", "VIEW"):
+        made = ExplainView(name=parser.object_name("the view"))
+        parser.end()
         return made
-    if cursor.accept("CREATE", "MATERIALIZED", "VIEW"):
-        return ExplainCreate(create=read_create(cursor))
-    if cursor.word() in ("SELECT", "WITH", "FROM", "VALUES", "("):
-        return ExplainQuery(query=query.read(cursor))
-    cursor.accept("SELECT")
-    raise cursor.fail()
+    if parser.accept("CREATE", "MATERIALIZED", "VIEW"):
+        return ExplainCreate(create=read_create(parser))
+    if parser.word() in ("SELECT", "WITH", "FROM", "VALUES", "("):
+        return ExplainQuery(query=query.read(parser))
+    parser.accept("SELECT")
+    raise parser.fail()

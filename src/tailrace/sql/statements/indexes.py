@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.kinds import KINDS
-from tailrace.sql.cursor import Cursor
-from tailrace.sql.fault import Span, nearest
+from tailrace.sql.diagnostics import Span, did_you_mean
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
@@ -30,7 +30,7 @@ class CreateIndex:
     Options are checked by the index itself, as those of `lake.create_index`.
     """
 
-    cursor: Cursor
+    parser: Parser
     name: str
     if_not_exists: bool
     table: str
@@ -73,9 +73,9 @@ class CreateIndex:
         """Said here, where the place of a wrong name is known."""
         for name, place in self.columns:
             if fold(name) not in map(fold, known):
-                raise self.cursor.refuse(
+                raise self.parser.refuse(
                     place,
-                    f"{self.table} has no column {name}{nearest(name, known)}",
+                    f"{self.table} has no column {name}{did_you_mean(name, known)}",
                     hint=f"its columns: {', '.join(known)}",
                 )
 
@@ -128,53 +128,53 @@ def _exists(lake: Lake, table: str, name: str) -> bool:
     return True
 
 
-def _read_name(cursor: Cursor) -> tuple[str, str]:
+def _read_name(parser: Parser) -> tuple[str, str]:
     """`name ON table`."""
-    name = cursor.name("the index")
-    cursor.expect("ON")
-    return name, cursor.object_name("the table")
+    name = parser.name("the index")
+    parser.expect("ON")
+    return name, parser.object_name("the table")
 
 
-def read_create(cursor: Cursor) -> CreateIndex:
+def read_create(parser: Parser) -> CreateIndex:
     """After CREATE INDEX."""
-    lenient = cursor.accept("IF", "NOT", "EXISTS")
-    name, table = _read_name(cursor)
-    made = _read_definition(cursor, name, table, lenient=lenient)
-    cursor.end()
+    lenient = parser.accept("IF", "NOT", "EXISTS")
+    name, table = _read_name(parser)
+    made = _read_definition(parser, name, table, lenient=lenient)
+    parser.end()
     return made
 
 
-def read_in_table(cursor: Cursor, table: str) -> CreateIndex:
+def read_in_table(parser: Parser, table: str) -> CreateIndex:
     """After INDEX, among the columns of a CREATE TABLE."""
-    return _read_definition(cursor, cursor.name("the index"), table)
+    return _read_definition(parser, parser.name("the index"), table)
 
 
 def _read_definition(
-    cursor: Cursor, name: str, table: str, *, lenient: bool = False
+    parser: Parser, name: str, table: str, *, lenient: bool = False
 ) -> CreateIndex:
     """`USING kind (column, …) [WITH (…)]`."""
-    cursor.expect("USING")
-    using = cursor.one_of(_KINDS)
-    columns = tuple(cursor.columns())
-    options = read_options(cursor)
+    parser.expect("USING")
+    using = parser.one_of(_KINDS)
+    columns = tuple(parser.columns())
+    options = read_options(parser)
     options.check((*_KINDS[using].option_names, *_OF_A_JOB))
     return CreateIndex(
-        cursor=cursor, name=name, if_not_exists=lenient, table=table, using=using, columns=columns,
+        parser=parser, name=name, if_not_exists=lenient, table=table, using=using, columns=columns,
         options=options,
     )  # fmt: skip
 
 
-def read_drop(cursor: Cursor) -> DropIndex:
+def read_drop(parser: Parser) -> DropIndex:
     """After DROP INDEX."""
-    lenient = cursor.accept("IF", "EXISTS")
-    name, table = _read_name(cursor)
-    cursor.end()
+    lenient = parser.accept("IF", "EXISTS")
+    name, table = _read_name(parser)
+    parser.end()
     return DropIndex(name=name, table=table, if_exists=lenient)
 
 
-def read_refresh(cursor: Cursor) -> RefreshIndex:
+def read_refresh(parser: Parser) -> RefreshIndex:
     """After REFRESH INDEX."""
-    name, table = _read_name(cursor)
-    made = RefreshIndex(name=name, table=table, full=cursor.accept("FULL"))
-    cursor.end()
+    name, table = _read_name(parser)
+    made = RefreshIndex(name=name, table=table, full=parser.accept("FULL"))
+    parser.end()
     return made

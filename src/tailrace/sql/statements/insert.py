@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from tailrace.errors import InvalidError
 from tailrace.spark_sql.types import spark_type
-from tailrace.sql import names
-from tailrace.sql.cursor import Cursor
+from tailrace.sql import query_frame
+from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.edits import fitted
-from tailrace.sql.fault import Span, nearest
 from tailrace.sql.literals import NotALiteralError, rows_of
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 from tailrace.store.schema import Column, TableInfo, fold
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ _DIGITS = 77
 class Insert:
     """`INSERT INTO table [(column, …)] VALUES … | SELECT …`."""
 
-    cursor: Cursor  # for errors that show a place
+    parser: Parser  # for errors that show a place
     name: str
     columns: tuple[tuple[str, Span], ...]  # empty: all, in their order
     query: Span
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        sql = self.cursor.cut(self.query)
-        shown = Shown(text=self.cursor.text, offset=self.query.start)
+        sql = self.parser.cut(self.query)
+        source_text = SourceText(text=self.parser.text, offset=self.query.start)
         with lake.transaction() as txn:
             table = txn.info(self.name)
             into = self._targets(table)
             try:
-                given = rows_of(names.parse(sql, shown), args)
+                given = rows_of(query_frame.parse(sql, source_text), args)
             except NotALiteralError:
-                frame = names.frame_of(lake, sql, args, shown=shown)
-                with shown.spark_faults():
+                frame = query_frame.frame_of(lake, sql, args, source_text=source_text)
+                with source_text.spark_faults():
                     txn.table(self.name).append(self._fitted(table, into, frame))
             else:
                 txn.table(self.name).append(self._rows(table, into, given))
@@ -61,20 +61,20 @@ class Insert:
         found = []
         for name, span in self.columns:
             if fold(name) not in known:
-                near = nearest(name, [column.name for column in table.columns])
-                raise self.cursor.refuse(
+                near = did_you_mean(name, [column.name for column in table.columns])
+                raise self.parser.refuse(
                     span,
                     f"{table.full_name} has no column {name}{near}",
                     hint=f"its columns: {', '.join(column.name for column in table.columns)}",
                 )
             if known[fold(name)] in found:
-                raise self.cursor.refuse(span, f"the column {name} is there twice")
+                raise self.parser.refuse(span, f"the column {name} is there twice")
             found.append(known[fold(name)])
         return found
 
     def _check_count(self, table: TableInfo, into: Sequence[Column], count: int) -> None:
         if count != len(into):
-            raise self.cursor.refuse(
+            raise self.parser.refuse(
                 self.query,
                 f"{count} values are given for {len(into)} columns of {table.full_name}",
                 hint=f"the columns: {', '.join(column.name for column in into)}",
@@ -127,15 +127,15 @@ def _of_kind(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def read(cursor: Cursor) -> Insert:
+def read(parser: Parser) -> Insert:
     """After INSERT INTO."""
-    cursor.accept("TABLE")
-    name = cursor.object_name("the table")
+    parser.accept("TABLE")
+    name = parser.object_name("the table")
     columns: list[tuple[str, Span]] = []
-    if cursor.word() == "(" and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "("):
-        columns = cursor.columns()
-    if cursor.word() not in ("VALUES", "SELECT", "WITH", "FROM", "("):
+    if parser.word() == "(" and parser.word(1) not in ("SELECT", "WITH", "VALUES", "("):
+        columns = parser.columns()
+    if parser.word() not in ("VALUES", "SELECT", "WITH", "FROM", "("):
         for word in ("VALUES", "SELECT", "WITH"):
-            cursor.accept(word)
-        raise cursor.fail()
-    return Insert(cursor=cursor, name=name, columns=tuple(columns), query=cursor.rest())
+            parser.accept(word)
+        raise parser.fail()
+    return Insert(parser=parser, name=name, columns=tuple(columns), query=parser.rest())

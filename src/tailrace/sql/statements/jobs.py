@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.sql.cursor import Cursor
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
 from tailrace.views.definition import VIEW
 
@@ -28,31 +28,31 @@ class ChangeJob:
             lake.view(self.table)  # says better what there is not
         change(self.table, self.name)
         state = lake.jobs.status(self.table, self.name).state
-        shown = self.table if self.name == VIEW else f"{self.name} on {self.table}"
-        return done(lambda: lake.spark, f"the job of {shown} is {state}")
+        job = self.table if self.name == VIEW else f"{self.name} on {self.table}"
+        return done(lambda: lake.spark, f"the job of {job} is {state}")
 
 
-def _read(cursor: Cursor, verb: str) -> ChangeJob:
-    first = cursor.object_name("the view, or of the job")
-    name = cursor.last_name
-    if cursor.accept("ON"):
-        made = ChangeJob(verb=verb, table=cursor.object_name("the table"), name=name)
+def _read(parser: Parser, verb: str) -> ChangeJob:
+    first = parser.object_name("the view, or of the job")
+    name = parser.last_name
+    if parser.accept("ON"):
+        made = ChangeJob(verb=verb, table=parser.object_name("the table"), name=name)
     else:
         made = ChangeJob(verb=verb, table=first, name=VIEW)
-    cursor.end()
+    parser.end()
     return made
 
 
-def read_pause(cursor: Cursor) -> ChangeJob:
+def read_pause(parser: Parser) -> ChangeJob:
     """After PAUSE JOB."""
-    return _read(cursor, "pause")
+    return _read(parser, "pause")
 
 
-def read_resume(cursor: Cursor) -> ChangeJob:
+def read_resume(parser: Parser) -> ChangeJob:
     """After RESUME JOB."""
-    return _read(cursor, "resume")
+    return _read(parser, "resume")
 
 
-def read_cancel(cursor: Cursor) -> ChangeJob:
+def read_cancel(parser: Parser) -> ChangeJob:
     """After CANCEL JOB."""
-    return _read(cursor, "cancel")
+    return _read(parser, "cancel")

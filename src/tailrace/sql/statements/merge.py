@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tailrace.spark_sql.determinism import NONDETERMINISTIC
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
-from tailrace.sql.cursor import Cursor
-from tailrace.sql.fault import Span
+from tailrace.sql.diagnostics import Span
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 from tailrace.sql.statements.update import Assignment, new_values, read_sets
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
 
@@ -40,7 +40,7 @@ class Clause:
 class Merge:
     """`MERGE INTO table [AS t] USING source [AS s] ON condition WHEN … THEN … …`."""
 
-    cursor: Cursor
+    parser: Parser
     name: str
     alias: str
     source: str  # what follows USING, without its alias
@@ -49,7 +49,7 @@ class Merge:
     clauses: tuple[Clause, ...]
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        shown = Shown(text=self.cursor.text)
+        source_text = SourceText(text=self.parser.text)
         with lake.transaction() as txn:
             table = txn.info(self.name)
             found = edits.change(
@@ -59,7 +59,7 @@ class Merge:
                 self._sql(table),
                 args,
                 alias=self.alias,
-                shown=shown,
+                source_text=source_text,
             )
         message = f"{self.name}: {found.removed:,} rows went, {found.added:,} rows came"
         facts = {"removed": found.removed, "added": found.added}
@@ -91,7 +91,7 @@ class Merge:
         return (
             f"SELECT {', '.join(items)} FROM {edits.TARGET} AS {target} {join} JOIN "
             f"(SELECT *, true AS {_FROM_SOURCE} FROM {self.source}) AS {source} "
-            f"ON ({self.cursor.cut(self.on)}) WHERE {any_of}"
+            f"ON ({self.parser.cut(self.on)}) WHERE {any_of}"
         )
 
     def _has(self, when: str) -> bool:
@@ -115,7 +115,7 @@ class Merge:
         return " AND ".join([*parts, f"COALESCE(({self._own(clause)}), false)"])
 
     def _own(self, clause: Clause) -> str:
-        return "true" if clause.condition is None else self.cursor.cut(clause.condition)
+        return "true" if clause.condition is None else self.parser.cut(clause.condition)
 
     def _values(self, table: TableInfo, clause: Clause) -> dict[str, str]:
         """What each column becomes."""
@@ -125,112 +125,112 @@ class Merge:
             return dict.fromkeys(columns, "NULL")
         if not clause.sets:
             return {name: f"{source}.{quote(name)}" for name in columns}
-        given = new_values(self.cursor, table, clause.sets)
+        given = new_values(self.parser, table, clause.sets)
         kept = "NULL" if clause.action == "INSERT" else None
         return {
-            name: f"({self.cursor.cut(given[name])})"
+            name: f"({self.parser.cut(given[name])})"
             if name in given
             else kept or f"{target}.{quote(name)}"
             for name in columns
         }
 
 
-def read(cursor: Cursor) -> Merge:
+def read(parser: Parser) -> Merge:
     """After MERGE INTO."""
-    name = cursor.object_name("the table")
-    alias = _alias(cursor, "USING") or split_name(name)[1]
-    cursor.expect("USING")
-    source, source_alias = _source(cursor)
-    cursor.expect("ON")
-    on = cursor.upto("WHEN")
+    name = parser.object_name("the table")
+    alias = _alias(parser, "USING") or split_name(name)[1]
+    parser.expect("USING")
+    source, source_alias = _source(parser)
+    parser.expect("ON")
+    on = parser.upto("WHEN")
     if on.start == on.end:
-        raise cursor.fail("the condition is missing")
+        raise parser.fail("the condition is missing")
     clauses = []
-    while not cursor.at_end:
-        clauses.append(_clause(cursor))
+    while not parser.at_end:
+        clauses.append(_clause(parser))
     if not clauses:
-        cursor.expect("WHEN")
+        parser.expect("WHEN")
     return Merge(
-        cursor=cursor, name=name, alias=alias, source=source, source_alias=source_alias, on=on,
+        parser=parser, name=name, alias=alias, source=source, source_alias=source_alias, on=on,
         clauses=tuple(clauses),
     )  # fmt: skip
 
 
-def _alias(cursor: Cursor, stop: str) -> str | None:
-    if cursor.accept("AS") or cursor.word() not in (stop, ""):
-        return cursor.name("the alias")
+def _alias(parser: Parser, stop: str) -> str | None:
+    if parser.accept("AS") or parser.word() not in (stop, ""):
+        return parser.name("the alias")
     return None
 
 
-def _source(cursor: Cursor) -> tuple[str, str]:
-    start = cursor.offset
-    if cursor.word() == "(":
-        cursor.inside()
+def _source(parser: Parser) -> tuple[str, str]:
+    start = parser.offset
+    if parser.word() == "(":
+        parser.inside()
         own = None
-        text = cursor.cut(Span(start=start, end=cursor.last_end))
+        text = parser.cut(Span(start=start, end=parser.last_end))
         text = f"{text} AS {quote('q')}"
     else:
-        own = split_name(cursor.object_name("the source"))[1]
-        text = cursor.cut(Span(start=start, end=cursor.last_end))
-    alias = _alias(cursor, "ON") or own
+        own = split_name(parser.object_name("the source"))[1]
+        text = parser.cut(Span(start=start, end=parser.last_end))
+    alias = _alias(parser, "ON") or own
     if alias is None:
-        raise cursor.fail("the source needs a name", hint="write USING (SELECT …) AS source ON …")
+        raise parser.fail("the source needs a name", hint="write USING (SELECT …) AS source ON …")
     return text, alias
 
 
-def _clause(cursor: Cursor) -> Clause:
-    cursor.expect("WHEN")
-    if cursor.accept("MATCHED"):
+def _clause(parser: Parser) -> Clause:
+    parser.expect("WHEN")
+    if parser.accept("MATCHED"):
         when = _MATCHED
     else:
-        cursor.expect("NOT", "MATCHED")
+        parser.expect("NOT", "MATCHED")
         when = _BY_TARGET
-        if cursor.accept("BY", "SOURCE"):
+        if parser.accept("BY", "SOURCE"):
             when = _BY_SOURCE
         else:
-            cursor.accept("BY", "TARGET")
-    condition = _condition(cursor) if cursor.accept("AND") else None
-    cursor.expect("THEN")
+            parser.accept("BY", "TARGET")
+    condition = _condition(parser) if parser.accept("AND") else None
+    parser.expect("THEN")
     if when == _BY_TARGET:
-        cursor.expect("INSERT")
-        return Clause(when=when, condition=condition, action="INSERT", sets=_inserted(cursor))
-    if cursor.one_of(("UPDATE", "DELETE")) == "DELETE":
+        parser.expect("INSERT")
+        return Clause(when=when, condition=condition, action="INSERT", sets=_inserted(parser))
+    if parser.one_of(("UPDATE", "DELETE")) == "DELETE":
         return Clause(when=when, condition=condition, action="DELETE")
-    cursor.expect("SET")
+    parser.expect("SET")
     sets: tuple[Assignment, ...] = ()
-    if when == _BY_SOURCE or not cursor.accept("*"):
-        sets = tuple(read_sets(cursor, "WHEN"))
+    if when == _BY_SOURCE or not parser.accept("*"):
+        sets = tuple(read_sets(parser, "WHEN"))
     return Clause(when=when, condition=condition, action="UPDATE", sets=sets)
 
 
-def _condition(cursor: Cursor) -> Span:
+def _condition(parser: Parser) -> Span:
     """What a clause asks for. It is looked at more than once for a row, and has to say the same."""
-    found = cursor.upto("THEN")
+    found = parser.upto("THEN")
     if found.start == found.end:
-        raise cursor.fail("the condition is missing")
-    random = _RANDOM.search(cursor.cut(found))
+        raise parser.fail("the condition is missing")
+    random = _RANDOM.search(parser.cut(found))
     if random is not None:
         place = Span(start=found.start + random.start(), end=found.start + random.end() - 1)
         hint = "compute it in the source: USING (SELECT …, rand() AS dice FROM …) AS s"
-        raise cursor.refuse(place, "a condition of MERGE cannot be random", hint=hint)
+        raise parser.refuse(place, "a condition of MERGE cannot be random", hint=hint)
     return found
 
 
-def _inserted(cursor: Cursor) -> tuple[Assignment, ...]:
-    if cursor.accept("*"):
+def _inserted(parser: Parser) -> tuple[Assignment, ...]:
+    if parser.accept("*"):
         return ()
-    columns = cursor.columns()
-    cursor.expect("VALUES", "(")
+    columns = parser.columns()
+    parser.expect("VALUES", "(")
     values = []
     while True:
-        values.append(cursor.upto(","))
+        values.append(parser.upto(","))
         if values[-1].start == values[-1].end:
-            raise cursor.fail("a value is missing")
-        if not cursor.accept(","):
+            raise parser.fail("a value is missing")
+        if not parser.accept(","):
             break
     if len(values) != len(columns):
-        raise cursor.fail(f"{len(values)} values are given for {len(columns)} columns")
-    cursor.expect(")")
+        raise parser.fail(f"{len(values)} values are given for {len(columns)} columns")
+    parser.expect(")")
     return tuple(
         Assignment(column=name, place=place, value=value)
         for (name, place), value in zip(columns, values, strict=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.sql.cursor import Cursor
-from tailrace.sql.fault import Span, nearest
+from tailrace.sql.diagnostics import Span, did_you_mean
+from tailrace.sql.parser import Parser
 
 _HIGHEST = 1_000_000
 
@@ -15,7 +15,7 @@ _HIGHEST = 1_000_000
 class Options:
     """Options by name, and where each stands."""
 
-    cursor: Cursor
+    parser: Parser
     values: dict[str, Any]
     places: dict[str, Span]
 
@@ -23,15 +23,15 @@ class Options:
         """Refuse options that are none."""
         for name, span in self.places.items():
             if name not in known:
-                raise self.cursor.refuse(
+                raise self.parser.refuse(
                     span,
-                    f"there is no option {name}{nearest(name, known)}",
+                    f"there is no option {name}{did_you_mean(name, known)}",
                     hint=f"options: {', '.join(known)}",
                 )
 
     def refuse(self, name: str, message: str, *, hint: str = "") -> Exception:
         """An error about one of them."""
-        return self.cursor.refuse(self.places[name], message, hint=hint)
+        return self.parser.refuse(self.places[name], message, hint=hint)
 
     def priority(self) -> int:
         """The priority of a job."""
@@ -60,35 +60,35 @@ class Options:
         return trigger
 
 
-def read_options(cursor: Cursor) -> Options:
+def read_options(parser: Parser) -> Options:
     """`WITH (…)`, if it is there."""
-    found = Options(cursor=cursor, values={}, places={})
-    if not cursor.accept("WITH"):
+    found = Options(parser=parser, values={}, places={})
+    if not parser.accept("WITH"):
         return found
-    cursor.expect("(")
+    parser.expect("(")
     while True:
-        start = cursor.offset
-        name = cursor.name("an option").lower()
+        start = parser.offset
+        name = parser.name("an option").lower()
         if name in found.values:
             span = Span(start=start, end=start + len(name))
-            raise cursor.refuse(span, f"the option {name} is there twice")
-        cursor.expect("=")
-        word = cursor.word()
+            raise parser.refuse(span, f"the option {name} is there twice")
+        parser.expect("=")
+        word = parser.word()
         if word and (word[0].isdigit() or word == "-"):
-            span = cursor.upto(",")
-            text = cursor.cut(span)
+            span = parser.upto(",")
+            text = parser.cut(span)
             try:
                 value: Any = int(text) if text.lstrip("-").isdecimal() else float(text)
             except ValueError as error:
-                raise cursor.refuse(span, f"{text} is not a number") from error
+                raise parser.refuse(span, f"{text} is not a number") from error
         elif word in ("TRUE", "FALSE"):
             value = word == "TRUE"
-            cursor.expect(word)
+            parser.expect(word)
         else:
-            value = cursor.string(f"the value of {name}")
+            value = parser.string(f"the value of {name}")
         found.values[name] = value
-        found.places[name] = Span(start=start, end=cursor.last_end)
-        if not cursor.accept(","):
+        found.places[name] = Span(start=start, end=parser.last_end)
+        if not parser.accept(","):
             break
-    cursor.expect(")")
+    parser.expect(")")
     return found

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.sql import names
-from tailrace.sql.cursor import Cursor
+from tailrace.sql import query_frame
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
@@ -20,18 +20,19 @@ class Query:
     """A query."""
 
     sql: str
-    shown: Shown
+    source_text: SourceText
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        frame = names.frame_of(lake, self.sql, args, shown=self.shown)
-        return Result(spark=lambda: lake.spark, frame=frame, shown=self.shown)
+        frame = query_frame.frame_of(lake, self.sql, args, source_text=self.source_text)
+        return Result(spark=lambda: lake.spark, frame=frame, source_text=self.source_text)
 
 
-def read(cursor: Cursor) -> Query:
+def read(parser: Parser) -> Query:
     """All that is left is the query."""
-    if cursor.accept("TABLE"):  # which sqlglot does not know
+    if parser.accept("TABLE"):  # which sqlglot does not know
         return Query(
-            sql=f"SELECT * FROM {cursor.cut(cursor.rest())}", shown=Shown(text=cursor.text)
+            sql=f"SELECT * FROM {parser.cut(parser.rest())}",
+            source_text=SourceText(text=parser.text),
         )
-    span = cursor.rest()
-    return Query(sql=cursor.cut(span), shown=Shown(text=cursor.text, offset=span.start))
+    span = parser.rest()
+    return Query(sql=parser.cut(span), source_text=SourceText(text=parser.text, offset=span.start))

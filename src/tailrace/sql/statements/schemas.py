@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.sql.cursor import Cursor
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
 from tailrace.store.schema import fold
 
@@ -42,17 +42,17 @@ class DropSchema:
         return done(lambda: lake.spark, f"schema {self.name} dropped", snapshot=snapshot)
 
 
-def read_create(cursor: Cursor) -> CreateSchema:
+def read_create(parser: Parser) -> CreateSchema:
     """After CREATE SCHEMA."""
-    lenient = cursor.accept("IF", "NOT", "EXISTS")
-    made = CreateSchema(name=cursor.name("the schema"), if_not_exists=lenient)
-    cursor.end()
+    lenient = parser.accept("IF", "NOT", "EXISTS")
+    made = CreateSchema(name=parser.name("the schema"), if_not_exists=lenient)
+    parser.end()
     return made
 
 
-def read_drop(cursor: Cursor) -> DropSchema:
+def read_drop(parser: Parser) -> DropSchema:
     """After DROP SCHEMA."""
-    lenient = cursor.accept("IF", "EXISTS")
-    made = DropSchema(name=cursor.name("the schema"), if_exists=lenient)
-    cursor.end()
+    lenient = parser.accept("IF", "EXISTS")
+    made = DropSchema(name=parser.name("the schema"), if_exists=lenient)
+    parser.end()
     return made

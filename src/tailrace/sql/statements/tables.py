@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tailrace.errors import NotFoundError
 from tailrace.spark_sql.types import spark_type
-from tailrace.sql import names
-from tailrace.sql.cursor import Cursor
-from tailrace.sql.fault import Span
+from tailrace.sql import query_frame
+from tailrace.sql.diagnostics import Span
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done, listed
 from tailrace.sql.statements.columns import read_type
 from tailrace.sql.statements.indexes import CreateIndex, read_in_table
@@ -56,14 +56,16 @@ class CreateTable:
             columns: Any = dict(self.columns)
             frame = None
             if self.query is not None:
-                frame = names.frame_of(lake, self.query.sql, args, shown=self.query.shown)
+                frame = query_frame.frame_of(
+                    lake, self.query.sql, args, source_text=self.query.source_text
+                )
                 columns = frame.schema
             table = txn.create_table(self.name, columns, primary_key=self.key)
             for index in self.indexes:
                 index.add(lake, txn)
             if frame is not None:
                 assert self.query is not None
-                with self.query.shown.spark_faults():
+                with self.query.source_text.spark_faults():
                     table.append(frame)
         return done(lambda: lake.spark, f"table {self.name} created", snapshot=txn.snapshot)
 
@@ -120,45 +122,45 @@ def _exists(lake: Lake, name: str) -> bool:
     return True
 
 
-def read_create(cursor: Cursor) -> CreateTable:
+def read_create(parser: Parser) -> CreateTable:
     """After CREATE TABLE."""
-    lenient = cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.object_name("the table")
+    lenient = parser.accept("IF", "NOT", "EXISTS")
+    name = parser.object_name("the table")
     columns: dict[str, str] = {}
     key: list[str] = []
     indexes: list[CreateIndex] = []
-    if cursor.word() == "(":
-        cursor.expect("(")
+    if parser.word() == "(":
+        parser.expect("(")
         while True:
-            if cursor.accept("PRIMARY", "KEY"):
-                key += [name for name, _ in cursor.columns()]
-            elif cursor.word(2) == "USING" and cursor.accept("INDEX"):  # or a column of that name
-                indexes.append(read_in_table(cursor, name))
+            if parser.accept("PRIMARY", "KEY"):
+                key += [name for name, _ in parser.columns()]
+            elif parser.word(2) == "USING" and parser.accept("INDEX"):  # or a column of that name
+                indexes.append(read_in_table(parser, name))
             else:
-                start = cursor.offset
-                column, kind, is_key = _column(cursor)
+                start = parser.offset
+                column, kind, is_key = _column(parser)
                 if fold(column) in map(fold, columns):
                     span = Span(start=start, end=start + len(column))
-                    raise cursor.refuse(span, f"the column {column} is there twice")
+                    raise parser.refuse(span, f"the column {column} is there twice")
                 if is_key and key:
                     hint = "a key of several columns is written after them: PRIMARY KEY (a, b)"
-                    raise cursor.fail("there is a primary key already", hint=hint)
+                    raise parser.fail("there is a primary key already", hint=hint)
                 columns[column] = kind
                 key += [column] if is_key else []
-            if not cursor.accept(","):
+            if not parser.accept(","):
                 break
-        cursor.expect(")")
+        parser.expect(")")
     query = None
     if not columns:
-        cursor.expect("AS")
-        query = read_query(cursor)
-    elif cursor.word() == "AS":
-        raise cursor.fail(
+        parser.expect("AS")
+        query = read_query(parser)
+    elif parser.word() == "AS":
+        raise parser.fail(
             "a table has either columns or a query",
             hint="leave the columns out: CREATE TABLE t AS SELECT …",
         )
-    _refuse_clauses(cursor)
-    cursor.end()
+    _refuse_clauses(parser)
+    parser.end()
     for index in indexes:
         index.check_columns(list(columns))
     return CreateTable(
@@ -167,7 +169,7 @@ def read_create(cursor: Cursor) -> CreateTable:
     )  # fmt: skip
 
 
-def _refuse_clauses(cursor: Cursor) -> None:
+def _refuse_clauses(parser: Parser) -> None:
     hints = {
         "USING": "leave USING out: every table of a lake is stored as Parquet",
         "PARTITIONED": "leave it out: rows are ordered by the primary key, and files are skipped "
@@ -176,41 +178,41 @@ def _refuse_clauses(cursor: Cursor) -> None:
         "TBLPROPERTIES": "leave it out: a table has no properties",
         "COMMENT": "leave it out: a lake keeps no comments",
     }
-    if cursor.word() in hints:
-        raise cursor.fail(f"{cursor.word()} is not for a lake's tables", hint=hints[cursor.word()])
+    if parser.word() in hints:
+        raise parser.fail(f"{parser.word()} is not for a lake's tables", hint=hints[parser.word()])
 
 
-def _column(cursor: Cursor) -> tuple[str, str, bool]:
-    name = cursor.name("a column")
-    kind = read_type(cursor, *_AFTER_A_TYPE)
+def _column(parser: Parser) -> tuple[str, str, bool]:
+    name = parser.name("a column")
+    kind = read_type(parser, *_AFTER_A_TYPE)
     is_key = False
-    while cursor.word() not in (",", ")", ""):
-        if cursor.accept("NOT", "NULL"):
+    while parser.word() not in (",", ")", ""):
+        if parser.accept("NOT", "NULL"):
             kind = f"{kind} not null"
-        elif cursor.accept("PRIMARY", "KEY"):
+        elif parser.accept("PRIMARY", "KEY"):
             is_key = True
-        elif cursor.word() in ("DEFAULT", "GENERATED", "REFERENCES", "UNIQUE", "COMMENT", "NULL"):
-            raise cursor.fail(
-                f"{cursor.word()} is not for a lake's columns",
+        elif parser.word() in ("DEFAULT", "GENERATED", "REFERENCES", "UNIQUE", "COMMENT", "NULL"):
+            raise parser.fail(
+                f"{parser.word()} is not for a lake's columns",
                 hint="a column has a name, a type, and NOT NULL or PRIMARY KEY if needed",
             )
         else:
-            raise cursor.fail()
+            raise parser.fail()
     return name, kind, is_key
 
 
-def read_drop(cursor: Cursor) -> DropTable:
+def read_drop(parser: Parser) -> DropTable:
     """After DROP TABLE."""
-    lenient = cursor.accept("IF", "EXISTS")
-    name = cursor.object_name("the table")
-    made = DropTable(name=name, if_exists=lenient, cascade=cursor.accept("CASCADE"))
-    cursor.end()
+    lenient = parser.accept("IF", "EXISTS")
+    name = parser.object_name("the table")
+    made = DropTable(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
+    parser.end()
     return made
 
 
-def read_describe(cursor: Cursor) -> Describe:
+def read_describe(parser: Parser) -> Describe:
     """After DESCRIBE."""
-    cursor.accept("TABLE")
-    made = Describe(name=cursor.object_name("the table or view"))
-    cursor.end()
+    parser.accept("TABLE")
+    made = Describe(name=parser.object_name("the table or view"))
+    parser.end()
     return made

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
-from tailrace.sql.cursor import Cursor
-from tailrace.sql.fault import Span, nearest
+from tailrace.sql.diagnostics import Span, did_you_mean
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 from tailrace.store.schema import FILE, POS, TableInfo, fold, split_name
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ class Assignment:
 class Update:
     """`UPDATE table [AS alias] SET column = value, … [WHERE condition]`."""
 
-    cursor: Cursor
+    parser: Parser
     name: str
     alias: str
     sets: tuple[Assignment, ...]
     where: Span | None
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        cut = self.cursor.cut
-        shown = Shown(text=self.cursor.text)
+        cut = self.parser.cut
+        source_text = SourceText(text=self.parser.text)
         with lake.transaction() as txn:
             table = txn.info(self.name)
-            values = new_values(self.cursor, table, self.sets)
+            values = new_values(self.parser, table, self.sets)
             items = ", ".join(
                 f"({cut(values[c.name])}) AS {quote(c.name)}"
                 if c.name in values
@@ -58,64 +58,64 @@ class Update:
                 f"FROM {edits.TARGET} AS {quote(self.alias)}{where}",
                 args,
                 alias=self.alias,
-                shown=shown,
+                source_text=source_text,
             )
         count = found.removed
         message = f"{count:,} {'row' if count == 1 else 'rows'} updated in {self.name}"
         return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
 
 
-def new_values(cursor: Cursor, table: TableInfo, sets: tuple[Assignment, ...]) -> dict[str, Span]:
+def new_values(parser: Parser, table: TableInfo, sets: tuple[Assignment, ...]) -> dict[str, Span]:
     """By column, the expression that it is set to."""
     known = {fold(column.name): column.name for column in table.columns}
     found: dict[str, Span] = {}
     for one in sets:
         name = known.get(fold(one.column))
         if name is None:
-            near = nearest(one.column, known.values())
-            raise cursor.refuse(
+            near = did_you_mean(one.column, known.values())
+            raise parser.refuse(
                 one.place,
                 f"{table.full_name} has no column {one.column}{near}",
                 hint=f"its columns: {', '.join(known.values())}",
             )
         if name in found:
-            raise cursor.refuse(one.place, f"the column {name} is set twice")
+            raise parser.refuse(one.place, f"the column {name} is set twice")
         found[name] = one.value
     return found
 
 
-def read_sets(cursor: Cursor, *stops: str) -> Iterator[Assignment]:
+def read_sets(parser: Parser, *stops: str) -> Iterator[Assignment]:
     """`column = value, …` up to one of these words."""
     while True:
-        start = cursor.offset
-        column = cursor.name("the column")
-        if cursor.accept("."):  # alias.column
-            start = cursor.offset
-            column = cursor.name("the column")
-        place = Span(start=start, end=cursor.last_end)
-        cursor.expect("=")
-        value = cursor.upto(",", *stops)
+        start = parser.offset
+        column = parser.name("the column")
+        if parser.accept("."):  # alias.column
+            start = parser.offset
+            column = parser.name("the column")
+        place = Span(start=start, end=parser.last_end)
+        parser.expect("=")
+        value = parser.upto(",", *stops)
         if value.start == value.end:
-            raise cursor.fail("the new value is missing")
+            raise parser.fail("the new value is missing")
         yield Assignment(column=column, place=place, value=value)
-        if not cursor.accept(","):
+        if not parser.accept(","):
             return
 
 
-def read(cursor: Cursor) -> Update:
+def read(parser: Parser) -> Update:
     """After UPDATE."""
-    name = cursor.object_name("the table")
+    name = parser.object_name("the table")
     alias = split_name(name)[1]
-    if cursor.accept("AS") or cursor.word() != "SET":
-        if cursor.at_end:
-            cursor.expect("SET")
-        alias = cursor.name("the alias")
-    cursor.expect("SET")
-    sets = tuple(read_sets(cursor, "WHERE"))
+    if parser.accept("AS") or parser.word() != "SET":
+        if parser.at_end:
+            parser.expect("SET")
+        alias = parser.name("the alias")
+    parser.expect("SET")
+    sets = tuple(read_sets(parser, "WHERE"))
     where = None
-    if cursor.accept("WHERE"):
-        where = cursor.rest()
+    if parser.accept("WHERE"):
+        where = parser.rest()
         if where.start == where.end:
-            raise cursor.fail("the condition is missing")
-    cursor.end()
-    return Update(cursor=cursor, name=name, alias=alias, sets=sets, where=where)
+            raise parser.fail("the condition is missing")
+    parser.end()
+    return Update(parser=parser, name=name, alias=alias, sets=sets, where=where)

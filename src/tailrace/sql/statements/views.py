@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.sql.cursor import Cursor
-from tailrace.sql.fault import Span
+from tailrace.sql.diagnostics import Span
 from tailrace.sql.fixes import in_sql
+from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done, listed
 from tailrace.sql.searches import calls_of
-from tailrace.sql.shown import Shown
+from tailrace.sql.source_text import SourceText
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
 from tailrace.views.consumer import POLICIES
@@ -29,7 +29,7 @@ _OPTIONS = ("trigger", "interval", "policy", "priority")
 class CreateView:
     """`CREATE [OR REPLACE] MATERIALIZED VIEW name [WITH (…)] AS SELECT …`."""
 
-    cursor: Cursor
+    parser: Parser
     name: str
     if_not_exists: bool
     replace: bool
@@ -58,9 +58,9 @@ class CreateView:
         return lake.explain(self._query(), policy=self._policy())
 
     def _query(self) -> str:
-        text = self.cursor.cut(self.query)
-        for call in calls_of(text, Shown(text=self.cursor.text, offset=self.query.start)):
-            raise call.fault(
+        text = self.parser.cut(self.query)
+        for call in calls_of(text, SourceText(text=self.parser.text, offset=self.query.start)):
+            raise call.error(
                 "a view cannot stand on a search: which rows are the best is not kept up to date",
                 hint="write the search into the query that reads the view",
             )
@@ -132,46 +132,46 @@ _REPORT = {
 }  # fmt: skip
 
 
-def read_create(cursor: Cursor, *, replace: bool = False) -> CreateView:
+def read_create(parser: Parser, *, replace: bool = False) -> CreateView:
     """After CREATE MATERIALIZED VIEW."""
-    lenient = False if replace else cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.object_name("the view")
-    options = read_options(cursor)
+    lenient = False if replace else parser.accept("IF", "NOT", "EXISTS")
+    name = parser.object_name("the view")
+    options = read_options(parser)
     options.check(_OPTIONS)
-    cursor.expect("AS")
-    query = cursor.rest()
+    parser.expect("AS")
+    query = parser.rest()
     if query.start == query.end:
-        raise cursor.fail("the query is missing")
+        raise parser.fail("the query is missing")
     return CreateView(
-        cursor=cursor, name=name, if_not_exists=lenient, replace=replace, options=options,
+        parser=parser, name=name, if_not_exists=lenient, replace=replace, options=options,
         query=query,
     )  # fmt: skip
 
 
-def read_replace(cursor: Cursor) -> CreateView:
+def read_replace(parser: Parser) -> CreateView:
     """After CREATE OR REPLACE MATERIALIZED VIEW."""
-    return read_create(cursor, replace=True)
+    return read_create(parser, replace=True)
 
 
-def read_drop(cursor: Cursor) -> DropView:
+def read_drop(parser: Parser) -> DropView:
     """After DROP MATERIALIZED VIEW."""
-    lenient = cursor.accept("IF", "EXISTS")
-    name = cursor.object_name("the view")
-    made = DropView(name=name, if_exists=lenient, cascade=cursor.accept("CASCADE"))
-    cursor.end()
+    lenient = parser.accept("IF", "EXISTS")
+    name = parser.object_name("the view")
+    made = DropView(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
+    parser.end()
     return made
 
 
-def read_refresh(cursor: Cursor) -> RefreshView:
+def read_refresh(parser: Parser) -> RefreshView:
     """After REFRESH MATERIALIZED VIEW."""
-    name = cursor.object_name("the view")
-    made = RefreshView(name=name, full=cursor.accept("FULL"))
-    cursor.end()
+    name = parser.object_name("the view")
+    made = RefreshView(name=name, full=parser.accept("FULL"))
+    parser.end()
     return made
 
 
-def read_verify(cursor: Cursor) -> VerifyView:
+def read_verify(parser: Parser) -> VerifyView:
     """After VERIFY MATERIALIZED VIEW."""
-    made = VerifyView(name=cursor.object_name("the view"))
-    cursor.end()
+    made = VerifyView(name=parser.object_name("the view"))
+    parser.end()
     return made

@@ -19,7 +19,7 @@ class Span:
     end: int
 
 
-def fault(
+def error_at(
     text: str, span: Span, message: str, *, valid: Iterable[str] = (), hint: str = ""
 ) -> InvalidError:
     """An error that shows the line, the column and the fragment.
@@ -32,20 +32,20 @@ def fault(
     line = text.split("\n")[number - 1]
     length = min(max(1, span.end - span.start), max(1, len(line) - column + 1), _MOST_MARKED)
     margin = f"{number} | "
-    shown = [
+    lines = [
         f"line {number}, column {column}: {message}",
         f"  {margin}{line}",
         f"  {' ' * (len(margin) - 2)}| {' ' * (column - 1)}{'^' * length}",
     ]
     options = list(dict.fromkeys(valid))
     if options:
-        shown.append(f"valid here: {', '.join(options)}")
+        lines.append(f"valid here: {', '.join(options)}")
     if hint:
-        shown.append(hint)
-    return InvalidError("\n".join(shown))
+        lines.append(hint)
+    return InvalidError("\n".join(lines))
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
+def did_you_mean(given: str, known: Iterable[str]) -> str:
     """`; did you mean …?`, if something that is known looks like it."""
     options = {one.casefold(): one for one in known}
     found = get_close_matches(given.casefold(), options, n=1, cutoff=0.6)

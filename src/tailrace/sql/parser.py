@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.errors import InvalidError
-from tailrace.sql.fault import Span, fault, nearest
+from tailrace.sql.diagnostics import Span, did_you_mean, error_at
 from tailrace.sql.script import Statement
 from tailrace.store.schema import quoted_name
 
@@ -21,7 +21,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _PAIRS = {"(": ")", "CASE": "END"}
 
 
-class Cursor:
+class Parser:
     """A place in a statement."""
 
     def __init__(self, statement: Statement) -> None:
@@ -101,7 +101,9 @@ class Cursor:
             parts.append(str(self._name_token(what).text))
         if len(parts) > 2:
             span = Span(start=first.start, end=self._tokens[self._place - 1].end + 1)
-            raise fault(self.text, span, f"the name of {what} has at most two parts: schema.name")
+            raise error_at(
+                self.text, span, f"the name of {what} has at most two parts: schema.name"
+            )
         return quoted_name(*(["main", *parts][-2:]))
 
     def _name_token(self, what: str) -> Token:
@@ -207,13 +209,13 @@ class Cursor:
         else:
             token = self._tokens[self._place]
             span = Span(start=token.start, end=token.end + 1)
-            near = nearest(token.text, self._tried)
+            near = did_you_mean(token.text, self._tried)
             text = message or f"{self.cut(span)} is not expected here{near}"
-        return fault(self.text, span, text, valid=self._tried, hint=hint)
+        return error_at(self.text, span, text, valid=self._tried, hint=hint)
 
     def refuse(self, span: Span, message: str, *, hint: str = "") -> InvalidError:
         """An error about a piece that was read already."""
-        return fault(self.text, span, message, hint=hint)
+        return error_at(self.text, span, message, hint=hint)
 
     def _move(self, count: int) -> None:
         if count:

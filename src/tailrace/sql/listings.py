@@ -1,36 +1,64 @@
-"""Tables, views and indexes with the facts that the catalog has of them."""
+"""What there is in a lake, with the facts that the catalog has: for SHOW and the command line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.propagation import tables as pt
-from tailrace.propagation.job_rows import spec_from_json
-from tailrace.sql import system
+from tailrace.propagation import history
+from tailrace.sql import system_tables
 from tailrace.store import lookup
 from tailrace.store import tables as t
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import is_hidden
-from tailrace.views.definition import VIEW
 
 _INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
-TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}
-INDEXES = {
+_TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}
+_INDEXES = {
     "table": _TEXT, "name": _TEXT, "using": _TEXT, "columns": _TEXT, "state": _TEXT,
     "watermark": _INT, "lag_snapshots": _INT, "lag_seconds": _REAL, "pending_rows": _INT,
     "rows": _INT, "segments": _INT, "bytes": _INT,
 }  # fmt: skip
-VIEWS = {
+_VIEWS = {
     "view": _TEXT, "state": _TEXT, "watermark": _INT, "lag_snapshots": _INT, "lag_rows": _INT,
     "lag_seconds": _REAL, "strategy": _TEXT, "query": _TEXT,
 }  # fmt: skip
 
+Row = dict[str, Any]
 
-def tables(runtime: TenantRuntime) -> list[dict[str, Any]]:
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Rows, and the types of their columns."""
+
+    columns: Mapping[str, pa.DataType]
+    rows: list[Row]
+
+
+def listing(runtime: TenantRuntime, what: str, *, limit: int | None = None) -> Listing:
+    """All tables, views, …; with a limit, the last so many."""
+    if what not in _OWN:
+        rows = system_tables.rows(runtime, what, limit=limit)
+        return Listing(columns=system_tables.TABLES[what], rows=rows)
+    columns, read = _OWN[what]
+    rows = read(runtime)
+    kept = rows if limit is None else rows[max(0, len(rows) - limit) :]
+    return Listing(columns=columns, rows=kept)
+
+
+def _schemas(runtime: TenantRuntime) -> list[Row]:
+    with runtime.database.read_at_once() as connection:
+        newest = lookup.newest_snapshot(connection)
+        names = lookup.list_schemas(connection, newest, runtime.tenant)
+    return [{"schema": name} for name in sorted(names)]
+
+
+def _tables(runtime: TenantRuntime) -> list[dict[str, Any]]:
     """Tables with their sizes, and the snapshot that last changed their rows."""
     with runtime.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
@@ -89,50 +117,41 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
     }  # fmt: skip
 
 
-def views(runtime: TenantRuntime) -> list[dict[str, Any]]:
+def _views(runtime: TenantRuntime) -> list[Row]:
     """Views, how fresh they are, and how they were last refreshed."""
-    fresh = {
-        row["object"]: row
-        for row in system.rows(runtime, "freshness")
-        if row["kind"] == VIEW and row["name"] == VIEW
-    }
+    from tailrace.views.views import jobs_of_views
+
+    fresh = {(row["object"], row["name"]): row for row in system_tables.rows(runtime, "freshness")}
+    with runtime.database.read() as connection:
+        jobs = jobs_of_views(connection, runtime.tenant)
+        strategies = history.last_strategies(connection, [job.id for job in jobs])
     rows = []
-    for home, name, query, strategy in _views(runtime):
-        facts = fresh.get(home, {})
-        shown = {column: facts.get(column) for column in VIEWS if column in facts}
-        known = {**shown, "view": name, "query": query, "strategy": strategy}
-        rows.append({column: known.get(column) for column in VIEWS})
+    for job in jobs:
+        options = job.spec.consumer
+        facts = {
+            **fresh.get((job.home, job.name), {}),
+            "view": options["view"],
+            "query": options["query"],
+            "strategy": strategies.get(job.id),
+        }
+        rows.append({column: facts.get(column) for column in _VIEWS})
     return rows
 
 
-def _views(runtime: TenantRuntime) -> list[tuple[str, str, str, str | None]]:
-    c, i = pt.job.c, pt.iteration.c
-    last = (
-        sa.select(i.job_id, sa.func.max(i.iteration_id).label("iteration_id"))
-        .where(i.error.is_(None))
-        .group_by(i.job_id)
-        .subquery()
-    )
-    query = (
-        sa.select(c.home, c.spec, i.strategy)
-        .outerjoin(last, last.c.job_id == c.job_id)
-        .outerjoin(pt.iteration, i.iteration_id == last.c.iteration_id)
-        .where(c.tenant == runtime.tenant, c.kind == VIEW, c.name == VIEW, c.dropped_at.is_(None))
-        .order_by(c.home)
-    )
-    found = []
-    with runtime.database.read() as connection:
-        for row in connection.execute(query):
-            options = spec_from_json(row.spec).consumer
-            found.append((row.home, options["view"], options["query"], row.strategy))
-    return found
-
-
-def indexes(runtime: TenantRuntime) -> list[dict[str, Any]]:
+def _indexes(runtime: TenantRuntime) -> list[Row]:
     """Indexes, what they are of, how fresh and how large they are."""
     words = {"table": "object", "using": "kind"}  # as CREATE INDEX says it
     rows = [
-        {column: row[words.get(column, column)] for column in INDEXES}
-        for row in system.rows(runtime, "indexes")
+        {column: row[words.get(column, column)] for column in _INDEXES}
+        for row in system_tables.rows(runtime, "indexes")
     ]
     return sorted(rows, key=lambda row: (row["table"], row["name"]))
+
+
+# What is listed beside the system tables.
+_OWN: Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[TenantRuntime], list[Row]]]] = {
+    "tables": (_TABLES, _tables),
+    "views": (_VIEWS, _views),
+    "indexes": (_INDEXES, _indexes),
+    "schemas": ({"schema": _TEXT}, _schemas),
+}

@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.errors import InvalidError
-from tailrace.sql.fault import Span, fault
+from tailrace.sql.diagnostics import Span, error_at
 from tailrace.store import spark_faults as store_faults
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class SourceText:
     """What a user wrote: a script, of which a query is a part, or pieces of which make one up."""
 
     text: str
     offset: int | None = None  # where the query begins in it; None if it was made of pieces
 
-    def fault(
+    def error_at(
         self, sql: str, span: Span, message: str, *, valid: Iterable[str] = (), hint: str = ""
     ) -> InvalidError:
         """An error about a piece of the query, at its place in the text."""
         if self.offset is not None:
             place = Span(start=span.start + self.offset, end=span.end + self.offset)
-            return fault(self.text, place, message, valid=valid, hint=hint)
-        return self.at(sql[span.start : span.end], message, valid=valid, hint=hint)
+            return error_at(self.text, place, message, valid=valid, hint=hint)
+        return self.error_at_fragment(sql[span.start : span.end], message, valid=valid, hint=hint)
 
-    def at(
+    def error_at_fragment(
         self, fragment: str, message: str, *, valid: Iterable[str] = (), hint: str = ""
     ) -> InvalidError:
         """An error at the place of a fragment, if that is there once."""
@@ -36,7 +36,7 @@ class Shown:
             options = f" (valid: {', '.join(valid)})" if valid else ""
             return InvalidError("\n".join(filter(None, [f"{message}{options}", hint])))
         start = self.text.index(fragment)
-        return fault(
+        return error_at(
             self.text, Span(start=start, end=start + len(fragment)), message, valid=valid, hint=hint
         )
 
@@ -49,7 +49,7 @@ class Shown:
             with store_faults.spark_faults():
                 yield
         except PySparkException as error:
-            raise self.at(_fragment(error), _reason(error)) from error
+            raise self.error_at_fragment(_fragment(error), _reason(error)) from error
 
 
 def _fragment(error: Any) -> str:

@@ -1,0 +1,256 @@
+"""From the text of a query to its DataFrame.
+
+The tables that it names are looked up in the lake and given to Spark as frames, under other names
+(`table_references`). Spark looks up no name itself (`store.spark_text`), but for the lake's owner,
+whose session it is, temporary views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from tailrace import spark_sql
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.spark_sql import types
+from tailrace.spark_sql.lexer import RefusedError, without_comments
+from tailrace.sql import searches, system_tables
+from tailrace.sql.diagnostics import Span, did_you_mean
+from tailrace.sql.fixes import in_sql
+from tailrace.sql.searches import Call
+from tailrace.sql.source_text import SourceText
+from tailrace.sql.table_references import TableReference, references, substituted
+from tailrace.store.lookup import DEFAULT_TENANT
+from tailrace.store.runtime import TenantRuntime
+from tailrace.store.schema import fold, quoted_name, split_name
+from tailrace.store.spark_scan import local_frame
+from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tailrace.lake import Lake
+
+_LARGEST = 2**63 - 1
+# What the names of temporary views begin with that we, or PySpark for us, make of tables.
+_OURS = ("tailrace_", "_pyspark_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where a table is named, for errors."""
+
+    sql: str
+    span: Span
+    source_text: SourceText
+
+    def error(self, message: str, *, valid: Iterable[str] = (), hint: str = "") -> InvalidError:
+        return self.source_text.error_at(self.sql, self.span, message, valid=valid, hint=hint)
+
+
+def frame_of(
+    lake: Lake,
+    sql: str,
+    args: Mapping[str, Any] | None = None,
+    *,
+    given: Mapping[str, DataFrame] | None = None,
+    source_text: SourceText | None = None,
+    target: str | None = None,
+) -> DataFrame:
+    """The DataFrame of a query. `given` are frames under names that go before the lake's.
+
+    `target` is a table that one of them stands for, under its own name. `source_text` is what
+    errors show, if that is not the query itself.
+    """
+    source_text = source_text or SourceText(text=sql, offset=0)
+    calls = searches.calls_of(sql, source_text)
+    sql = without_comments(searches.without_calls(sql, calls))
+    tree = parse(sql, source_text)
+    try:
+        check_registered(lake.runtime.spark, check_query(sql, tree))
+    except RefusedError as error:
+        span = Span(start=error.start, end=error.end)
+        raise source_text.error_at(sql, span, error.message, hint=error.hint) from error
+    _check_calls(tree, calls)
+    frames_given = {fold(name): frame for name, frame in (given or {}).items()}
+    frames_given |= {call.stand_in: call.frame(lake, args or {}) for call in calls}
+    own = [] if target is None else [split_name(target)]
+    aliases = {call.stand_in: call.function for call in calls}
+    text, frames = _with_frames(lake, sql, tree, frames_given, source_text, own, aliases)
+    left = _args_left(tree, calls, args or {})
+    check_settings(lake.spark, sql, tree)
+    with source_text.spark_faults():
+        return lake.spark.sql(text, left or None, **frames)
+
+
+def _check_calls(tree: exp.Expr, calls: Iterable[Call]) -> None:
+    """A search stands where a table may."""
+    tables = {table.this.name for table in named_tables(tree)}
+    for call in calls:
+        if call.stand_in not in tables:
+            raise call.error(
+                f"{call.function} gives a table: it goes into a FROM or a JOIN",
+                hint=f"as in FROM {call.function}(…) AS s",
+            )
+
+
+def _args_left(tree: exp.Expr, calls: Iterable[Call], args: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what only searches use, which may be values that Spark has no word for."""
+    used = {name for call in calls for name in call.parameters}
+    used -= {str(one.this) for one in tree.find_all(exp.Placeholder)}
+    return {name: value for name, value in args.items() if name not in used}
+
+
+def parse(sql: str, source_text: SourceText) -> exp.Expr:
+    """The tree of a query, which is only looked at."""
+    try:
+        return spark_sql.parse_one(sql)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        raise _parse_fault(sql, source_text, first) from error
+
+
+def _parse_fault(sql: str, source_text: SourceText, facts: Mapping[str, Any]) -> InvalidError:
+    fragment = str(facts.get("highlight") or "")
+    lines = [f"{line}\n" for line in sql.split("\n")]
+    line = min(max(int(facts.get("line") or 1), 1), max(len(lines), 1))
+    # sqlglot counts to the last letter of what it does not understand.
+    start = sum(map(len, lines[: line - 1])) + int(facts.get("col") or 1) - max(len(fragment), 1)
+    span = Span(start=min(max(start, 0), len(sql)), end=start + len(fragment))
+    what = str(facts.get("description") or "")
+    if what.startswith("Expecting"):
+        message = f"{what[10:]} is expected before {fragment}"
+    elif not sql[span.end :].strip():
+        message = f"something is missing after {fragment}"
+    else:
+        message = f"{fragment} is not expected here"
+    return source_text.error_at(sql, span, message)
+
+
+# --- the tables of a query -----------------------------------------------------------------------
+
+
+def _with_frames(
+    lake: Lake,
+    sql: str,
+    tree: exp.Expr,
+    given: Mapping[str, DataFrame],
+    source_text: SourceText,
+    known_as: Iterable[tuple[str, str]],
+    aliases: Mapping[str, str],
+) -> tuple[str, dict[str, DataFrame]]:
+    """The text for Spark, and the frames that it names."""
+    views = {fold(view) for view in _names(lake.views())}
+    frames: dict[str, DataFrame] = {}
+    seen: dict[tuple[str, str | None], str] = {}
+    stand_ins = []
+    for reference in references(sql, tree):
+        key = (fold(reference.full_name), reference.version)
+        if key not in seen:
+            place = _Place(sql=sql, span=reference.span, source_text=source_text)
+            frame = _frame(lake, place, reference, given, views)
+            if frame is None:
+                continue
+            seen[key] = f"tailrace_{len(frames)}"
+            frames[seen[key]] = frame
+        stand_ins.append((reference, seen[key]))
+    if not frames:
+        return sql, {}
+    return substituted(sql, tree, stand_ins, aliases=aliases, known_as=known_as), frames
+
+
+def _frame(
+    lake: Lake,
+    place: _Place,
+    reference: TableReference,
+    given: Mapping[str, DataFrame],
+    views: set[str],
+) -> DataFrame | None:
+    if reference.schema is None and fold(reference.name) in given:
+        if reference.version is not None:
+            raise place.error("VERSION AS OF is for tables", hint="a search takes at => 17")
+        return given[fold(reference.name)]
+    if reference.tree.args.get("catalog") is not None:
+        raise place.error("a name has at most two parts: schema.name")
+    at = None if reference.version is None else _snapshot(lake, place, reference.version)
+    if fold(reference.schema or "") == system_tables.SCHEMA:
+        return _system_frame(lake, place, reference)
+    if fold(reference.full_name) in views:
+        return lake.view(reference.full_name).to_df(at)
+    try:
+        return lake.table(reference.full_name).to_df(at)
+    except InvalidError as error:
+        raise place.error(error.said(in_sql)) from error
+    except NotFoundError as error:
+        full = reference.full_name
+        if at is not None and _is_among(full, lake.tables()):
+            raise place.error(error.said(in_sql)) from error
+        if at is not None and _is_among(full, lake.tables(at)):
+            raise place.error(f"{full} has been dropped since") from error
+        if reference.schema is None and _is_the_owners(lake.runtime, reference.name):
+            return None
+        full = full if reference.schema is not None else f"main.{reference.name}"
+        known = [*lake.tables(), *lake.views()]
+        near = did_you_mean(full, known)
+        near = near or did_you_mean(reference.name, [n.rpartition(".")[2] for n in known])
+        raise place.error(
+            f"there is no table or view {full}{near}",
+            hint="SHOW TABLES and SHOW VIEWS list what there is",
+        ) from error
+
+
+def _is_among(full_name: str, names: list[str]) -> bool:
+    return fold(full_name) in {fold(name) for name in _names(names)}
+
+
+def _names(names: list[str]) -> list[str]:
+    return [quoted_name(*name.split(".", 1)) for name in names]
+
+
+def _is_the_owners(runtime: TenantRuntime, name: str) -> bool:
+    """Whether a name is that of a temporary view which the lake's owner may read."""
+    session = runtime.spark.session
+    if session is None or runtime.tenant != DEFAULT_TENANT or fold(name).startswith(_OURS):
+        return False
+    return bool(session.catalog.tableExists(types.quote(name)))
+
+
+def _system_frame(lake: Lake, place: _Place, reference: TableReference) -> DataFrame:
+    known = system_tables.TABLES
+    if fold(reference.name) not in known:
+        raise place.error(
+            f"there is no table tailrace.{reference.name}{did_you_mean(reference.name, known)}",
+            valid=[f"tailrace.{name}" for name in known],
+        )
+    kinds = pa.schema(list(known[fold(reference.name)].items()))
+    rows = pa.Table.from_pylist(
+        system_tables.rows(lake.runtime, fold(reference.name)), schema=kinds
+    )
+    return local_frame(lake.runtime, rows)
+
+
+def _snapshot(lake: Lake, place: _Place, version: str) -> int:
+    """The snapshot that `VERSION AS OF …` or `TIMESTAMP AS OF …` means."""
+    kind, _, value = version.partition(" ")
+    if not value:
+        raise place.error(f"{kind} AS OF takes a literal, no expression")
+    if "VERSION" in kind:
+        if not value.isdecimal() or int(value) > _LARGEST:
+            raise place.error(f"VERSION AS OF takes a snapshot's number, not {value!r}")
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        hint = "write it like '2026-01-31 12:00:00', in UTC if it names no zone"
+        raise place.error(f"{value!r} is no time", hint=hint) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    found = [one.id for one in lake.snapshots() if one.time <= moment]
+    if not found:
+        raise place.error(f"the lake has no snapshot as old as {value}")
+    return int(found[-1])
