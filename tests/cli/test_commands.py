@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 import tailrace
 from tailrace.cli import printing
 from tailrace.cli.main import app, main
-from tailrace.cli.searching import _marked
+from tailrace.cli.search import _marked
 
 ORDERS = """
 CREATE TABLE orders (id BIGINT PRIMARY KEY, customer STRING, amount DECIMAL(12,2));

@@ -27,7 +27,7 @@ def replaced(sql: str, **aliases: str) -> str:
         ("SELECT s.t.c.f FROM s.t", "SELECT t.c.f FROM {0} AS `t`"),
         ("FROM a, b JOIN s.c", "FROM {0} AS `a`, {1} AS `b` JOIN {2} AS `c`"),
         ("SELECT '{x}' FROM t", "SELECT '{{x}}' FROM {0} AS `t`"),
-        ("FROM t TABLESAMPLE (5 ROWS) WHERE true", "FROM {0} TABLESAMPLE (5 ROWS) AS `t` WHERE true"),
+        ("FROM t TABLESAMPLE (5) JOIN u", "FROM {0} TABLESAMPLE (5) AS `t` JOIN {1} AS `u`"),
         ("SELECT * FROM t VERSION AS OF 3 WHERE true", "SELECT * FROM {0} AS `t` WHERE true"),
         ("WITH a AS (FROM b) SELECT * FROM a", "WITH a AS (FROM {0} AS `b`) SELECT * FROM a"),
         ("VALUES (1 IN (SELECT id FROM t))", "VALUES (1 IN (SELECT id FROM {0} AS `t`))"),

@@ -1,4 +1,4 @@
-"""Commands that list what there is. The catalog answers them: no Spark is started."""
+"""Commands that list what there is. The catalog answers them, without Spark."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption, opened
 
 LimitOption = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=1_000_000_000, help="How many, at most.")
+    int, typer.Option("--limit", "-n", min=1, max=1_000_000_000, help="The most to list.")
 ]
 
 
 def status(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """How fresh everything is.
+    """Show how fresh everything is.
 
     Example: tailrace status --lake shop.lake
     """
@@ -43,7 +43,7 @@ def status(
         return
     rows_out(jobs, list(system_tables.TABLES["freshness"]), as_json=False)
     is_served = facts["served"] or faults or not jobs
-    served = "" if is_served else "; nobody serves it: tailrace serve"
+    served = "" if is_served else "; nothing keeps it fresh: run tailrace serve"
     say(
         f"snapshot {facts['snapshot']}, {facts['tables']} tables, {facts['views']} views, "
         f"{facts['indexes']} indexes, "
@@ -56,28 +56,40 @@ def status(
 def tables(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """The tables, with their rows, files and bytes."""
+    """List the tables, with their rows, files and bytes.
+
+    Example: tailrace tables --output json
+    """
     _list("tables", lake, tenant, output)
 
 
 def views(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """The materialized views: how fresh they are, and how they were last refreshed."""
+    """List the materialized views: how fresh they are, and how they were last refreshed.
+
+    Example: tailrace views --lake shop.lake
+    """
     _list("views", lake, tenant, output)
 
 
 def indexes(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """The search indexes: what they are of, how fresh and how large they are."""
+    """List the search indexes: their columns, how fresh and how large they are.
+
+    Example: tailrace indexes --lake shop.lake
+    """
     _list("indexes", lake, tenant, output)
 
 
 def jobs(
     lake: LakeOption = None, tenant: TenantOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """The jobs: their states, watermarks, and the errors of those that fail."""
+    """List the jobs: their states and watermarks, and the errors of those that fail.
+
+    Example: tailrace jobs --tenant acme
+    """
     _list("jobs", lake, tenant, output)
 
 
@@ -87,7 +99,10 @@ def iterations(
     limit: LimitOption = 20,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """The last runs of jobs: what each read, wrote and took."""
+    """List the last runs of jobs: what each read and wrote, and how long it took.
+
+    Example: tailrace iterations --limit 5
+    """
     _list("iterations", lake, tenant, output, limit)
 
 
@@ -97,7 +112,10 @@ def snapshots(
     limit: LimitOption = 20,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """The last snapshots, and what each changed."""
+    """List the last snapshots, and what each changed.
+
+    Example: tailrace snapshots --limit 5
+    """
     _list("snapshots", lake, tenant, output, limit)
 
 

@@ -1,4 +1,4 @@
-"""Where the command line begins: the commands, and what happens when one fails."""
+"""The entry point: all commands, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tailrace.cli import (
-    configuring,
-    listing,
-    loading,
-    looking,
-    querying,
-    refreshing,
-    running,
-    searching,
-)
+from tailrace.cli import configure, demo, doctor, listing, load, search, serve, sql, views
 from tailrace.errors import TailraceError
 from tailrace.version import __version__
 
@@ -48,13 +39,13 @@ def _version(value: bool) -> None:
 @app.callback()
 def _every_call(
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """What holds for every command."""
+    """Options of every command."""
 
 
-for module in (running, querying, loading, refreshing, searching, listing, looking, configuring):
+for module in (demo, serve, sql, load, views, search, listing, configure, doctor):
     module.add_to(app)
 
 

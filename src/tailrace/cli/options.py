@@ -1,4 +1,4 @@
-"""Options that many commands have, and the lake that they mean."""
+"""Options that many commands share, and the lake that they name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DataOption = Annotated[
     ),
 ]
 TenantOption = Annotated[
-    str | None, typer.Option("--tenant", metavar="NAME", help="See and do as this tenant.")
+    str | None, typer.Option("--tenant", metavar="NAME", help="Act as this tenant.")
 ]
 OutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="Tables for people, or JSON for programs.")
@@ -54,7 +54,7 @@ OutputOption = Annotated[
 
 
 def place_of(lake: str | None) -> str:
-    """The lake that is meant."""
+    """The lake that an option, the environment or the default names."""
     return lake or os.environ.get(VARIABLE) or DEFAULT_LAKE
 
 
@@ -66,7 +66,7 @@ def opened(
     data: str | None = None,
     create: bool = False,
 ) -> Iterator[Lake]:
-    """The lake, open. One that is not there is created only if a command may do that."""
+    """The open lake. Only some commands may create one that does not exist."""
     place = place_of(lake)
     if is_directory(place) and not create:
         check_there(place, by_default=lake is None)
@@ -78,7 +78,7 @@ def opened(
 
 
 def check_there(place: str, *, by_default: bool) -> None:
-    """A misspelled name must not become a new lake."""
+    """Raise unless there is a lake: a misspelled name must not create one."""
     directory = Path(place).expanduser()
     if (directory / "catalog.sqlite").is_file():
         return

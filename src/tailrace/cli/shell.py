@@ -19,8 +19,8 @@ from pygments.lexers.sql import SqlLexer
 from tailrace import address
 from tailrace.cli.fixes import message_of
 from tailrace.cli.printing import say
-from tailrace.cli.querying import show
 from tailrace.cli.spark import CancelledError
+from tailrace.cli.sql import show
 from tailrace.errors import TailraceError
 from tailrace.sql.script import is_complete, statements
 from tailrace.sql.searches import FUNCTIONS

@@ -25,7 +25,7 @@ class CancelledError(Exception):
 
 @contextmanager
 def _quietly(doing: Callable[[str], None]) -> Iterator[None]:
-    """What the JVM says while it starts, and ever after, goes to a file that nobody reads."""
+    """Send what the JVM prints, now and later, to a file that nobody reads."""
     doing("starting Spark")
     sys.stderr.flush()
     kept = os.dup(2)
@@ -44,16 +44,16 @@ def _quietly(doing: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def working(lake: Lake) -> Iterator[Callable[[str], None]]:
-    """Show that something is going on, on a terminal; the given function says what."""
+    """Show progress on a terminal; the function given says what is going on."""
     with console(error=True).status("working") as status:
         lake.runtime.spark.starting = lambda: _quietly(status.update)
         yield status.update
 
 
 def cancellable(lake: Lake, work: Callable[[], T]) -> T:
-    """Do it in a thread, so that Ctrl-C reaches us; then Spark's jobs are cancelled.
+    """Work in a thread, so that Ctrl-C reaches us and cancels Spark's jobs.
 
-    The session stays: CancelledError is raised when the work has ended.
+    The session stays; CancelledError is raised once the work has ended.
     """
     box: dict[str, Any] = {}
     ended = threading.Event()  # not `join`: interrupted by Ctrl-C, it takes the thread for dead

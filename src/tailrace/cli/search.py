@@ -1,4 +1,4 @@
-"""`tailrace search`: ask an index. Without a condition, no Spark is started."""
+"""`tailrace search`: ask an index. Only a condition needs Spark."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def search(
         str,
         typer.Argument(
             metavar="QUERY",
-            help="Words to look for; of a vector index, a JSON list. - reads it from the input.",
+            help="Words, or a JSON list for a vector index; - reads it from the input.",
         ),
     ],
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows, at most.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The most rows to show.")] = 10,
     where: Annotated[
         str | None, typer.Option("--where", metavar="COND", help="A condition in Spark SQL.")
     ] = None,
@@ -40,17 +40,17 @@ def search(
     latest: Annotated[
         bool, typer.Option("--latest", help="As of the newest commit, indexed or not.")
     ] = False,
-    at: Annotated[int | None, typer.Option("--at", help="As of this snapshot.")] = None,
+    at: Annotated[int | None, typer.Option("--at", min=0, help="As of this snapshot.")] = None,
     highlight: Annotated[
-        bool, typer.Option("--highlight", help="Add the place of a text that fits best.")
+        bool, typer.Option("--highlight", help="Add the passage that fits best.")
     ] = False,
     lake: LakeOption = None,
     tenant: TenantOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """The best rows of a full-text or vector index for a query, the best first.
+    """Search a full-text or vector index, and show the best rows first.
 
-    Without --columns all of the table's are shown, but for indexed vectors.
+    Without --columns, all columns are shown except indexed vectors.
 
     Examples:
 
@@ -65,7 +65,7 @@ def search(
     from tailrace.indexes.results import HIGHLIGHT
 
     if latest and at is not None:
-        raise typer.BadParameter("it is either the newest or a snapshot", param_hint="--at")
+        raise typer.BadParameter("choose --latest or a snapshot", param_hint="--at")
     given = sys.stdin.read() if query == "-" else query
     started = time.monotonic()
     with opened(lake, tenant=tenant) as found, working(found):

@@ -23,43 +23,44 @@ if TYPE_CHECKING:
 
 def load(
     files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Files, or patterns.")],
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="Created if it is not there.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Created if it does not exist.")],
     key: Annotated[
         str | None, typer.Option(metavar="COL,COL", help="The primary key of a new table.")
     ] = None,
     file_format: Annotated[
-        str | None, typer.Option("--format", help="csv, json or parquet; by default by the name.")
+        str | None,
+        typer.Option("--format", help="csv, json or parquet; by default by the name."),
     ] = None,
     on_error: Annotated[
         str, typer.Option(help="Rows that do not fit: abort, skip, or report (see --report).")
     ] = "abort",
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write rows that do not fit there.")
+        Path | None, typer.Option(metavar="FILE", help="Where to write rows that do not fit.")
     ] = None,
     on_duplicate: Annotated[
-        str, typer.Option(help="A key twice in the input: reject, first or last.")
+        str, typer.Option(help="A key that occurs twice in the input: reject, first or last.")
     ] = "reject",
     on_existing: Annotated[
-        str, typer.Option(help="A key that the table has: reject, replace or keep.")
+        str, typer.Option(help="A key that the table has already: reject, replace or keep.")
     ] = "reject",
-    header: Annotated[bool, typer.Option(help="Whether CSV files begin with names.")] = True,
+    header: Annotated[bool, typer.Option(help="Whether CSV files begin with column names.")] = True,
     columns: Annotated[
-        str | None, typer.Option(metavar="COL,COL", help="Names of the fields, without a header.")
+        str | None, typer.Option(metavar="COL,COL", help="Column names of files without a header.")
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Between the fields of CSV.")] = None,
-    quote: Annotated[str, typer.Option(help="What quotes in CSV; empty: nothing.")] = '"',
+    delimiter: Annotated[str | None, typer.Option(help="What separates CSV fields.")] = None,
+    quote: Annotated[str, typer.Option(help="The quote character of CSV; empty for none.")] = '"',
     null: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="A text that means NULL.")
     ] = None,
     time_zone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Of times that name none.")
+        str | None, typer.Option(metavar="ZONE", help="The time zone of times that name none.")
     ] = None,
     lake: LakeOption = None,
     data: DataOption = None,
     tenant: TenantOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Load CSV, JSON (an object on each line) or Parquet files into a table, in one transaction.
+    """Load CSV, JSON Lines or Parquet files into a table, in one transaction.
 
     Examples:
 

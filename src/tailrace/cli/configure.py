@@ -1,4 +1,4 @@
-"""`tailrace configure`: what holds for a whole lake, shown and changed."""
+"""`tailrace configure`: show or change what holds for a whole lake."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tailrace.cli.options import LakeOption, Output, OutputOption, opened
 
 _Changes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NAME=VALUE", help="As in snapshot_retention=30d; without, show."),
+    typer.Argument(metavar="NAME=VALUE", help="As in snapshot_retention=30d; none: show all."),
 ]
 
 
 def configure(
     changes: _Changes = None, lake: LakeOption = None, output: OutputOption = Output.TEXT
 ) -> None:
-    """Show, or change, how long the lake keeps things and waits for them.
+    """Show or change how long the lake keeps things and waits for them.
 
     Example: tailrace configure snapshot_retention=30d object_grace=2h
     """

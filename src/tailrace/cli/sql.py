@@ -29,7 +29,7 @@ _SHOWN = 1000
 
 def sql(
     command: Annotated[
-        str | None, typer.Option("--command", "-c", metavar="SQL", help="Run this, and end.")
+        str | None, typer.Option("--command", "-c", metavar="SQL", help="Run this and exit.")
     ] = None,
     lake: LakeOption = None,
     data: DataOption = None,
@@ -41,7 +41,7 @@ def sql(
 ) -> None:
     """Run SQL: a statement, a script on standard input, or a shell.
 
-    A lake that is not there is created.
+    The lake is created if it does not exist.
 
     Examples:
 
