@@ -63,6 +63,7 @@ def search(
     from tailrace.cli.printing import console, rows_out, say
     from tailrace.cli.spark import working
     from tailrace.indexes.results import HIGHLIGHT
+    from tailrace.sql.result import counted
 
     if latest and at is not None:
         raise typer.BadParameter("choose --latest or a snapshot", param_hint="--at")
@@ -84,11 +85,10 @@ def search(
             shown = [{**row, HIGHLIGHT: _marked(row[HIGHLIGHT])} for row in shown]
     rows_out(shown, rows.column_names, as_json=output is Output.JSON)
     if output is Output.TEXT:
-        count = "1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows"
         behind = hits.snapshot < newest and at is None
         more = "; the index is behind, --latest searches all" if behind else ""
         took = time.monotonic() - started
-        say(f"{count} as of snapshot {hits.snapshot}{more} ({took:.2f} s)")
+        say(f"{counted(rows.num_rows, 'row')} as of snapshot {hits.snapshot}{more} ({took:.2f} s)")
 
 
 def _vector(text: str) -> list[Any]:

@@ -76,6 +76,7 @@ def show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool =
     """Run a statement and print what it gives, with the time that it took."""
     from tailrace.cli.printing import document, say, table
     from tailrace.cli.spark import cancellable, working
+    from tailrace.sql.result import counted
     from tailrace.sql.run import run_one
 
     most = (None if as_json else _SHOWN) if limit is None else limit
@@ -97,12 +98,10 @@ def show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool =
         say(took)
     else:
         table(rows[:most], result.columns)
-        more = most is not None and len(rows) > most
-        say(f"{f'the first {most:,} rows; --limit shows more' if more else _count(rows)} {took}")
-
-
-def _count(rows: list[Any]) -> str:
-    return "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
+        count = counted(len(rows), "row")
+        if most is not None and len(rows) > most:
+            count = f"the first {most:,} rows; --limit shows more"
+        say(f"{count} {took}")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -48,5 +48,5 @@ def error_at(
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """`; did you mean …?`, if something that is known looks like it."""
     options = {one.casefold(): one for one in known}
-    found = get_close_matches(given.casefold(), options, n=1, cutoff=0.6)
-    return f"; did you mean {options[found[0]]}?" if found else ""
+    near = get_close_matches(given.casefold(), options, n=1, cutoff=0.6)
+    return f"; did you mean {options[near[0]]}?" if near else ""

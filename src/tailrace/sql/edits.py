@@ -142,15 +142,15 @@ def fitted(name: str, given: object, table: TableInfo) -> SparkColumn:
     source = pa.null() if given == "void" else types.from_spark(given)
     if source == kind or not (_is_number(kind) and _is_number(source)):
         return value.alias(name)
-    made = value.try_cast(types.spark_type(kind))
-    lost = value.isNotNull() & made.isNull()
+    fitting = value.try_cast(types.spark_type(kind))
+    lost = value.isNotNull() & fitting.isNull()
     if pa.types.is_integer(kind):
-        lost = lost | (made != value)
-    said = F.concat(
+        lost = lost | (fitting != value)
+    message = F.concat(
         F.lit(f"{table.full_name}.{name} is {types.spark_type(kind)}, which does not hold "),
         value.cast("string"),
     )
-    return F.when(lost, F.raise_error(said)).otherwise(made).alias(name)
+    return F.when(lost, F.raise_error(message)).otherwise(fitting).alias(name)
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -123,15 +123,15 @@ class Parser:
     def columns(self) -> list[tuple[str, Span]]:
         """`(column, …)`, and where each of them stands."""
         self.expect("(")
-        found = []
+        columns = []
         while True:
             start = self.offset
             name = self.name("a column")
-            found.append((name, Span(start=start, end=self.last_end)))
+            columns.append((name, Span(start=start, end=self.last_end)))
             if not self.accept(","):
                 break
         self.expect(")")
-        return found
+        return columns
 
     def string(self, what: str) -> str:
         """A text in quotes."""

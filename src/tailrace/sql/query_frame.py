@@ -250,7 +250,7 @@ def _snapshot(lake: Lake, place: _Place, version: str) -> int:
         hint = "write it like '2026-01-31 12:00:00', in UTC if it names no zone"
         raise place.error(f"{value!r} is no time", hint=hint) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    found = [one.id for one in lake.snapshots() if one.time <= moment]
-    if not found:
+    ids = [one.id for one in lake.snapshots() if one.time <= moment]
+    if not ids:
         raise place.error(f"the lake has no snapshot as old as {value}")
-    return int(found[-1])
+    return int(ids[-1])

@@ -13,6 +13,8 @@ from tailrace.sql.source_text import SourceText
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tailrace.lake import Lake
+
 # As many as Spark takes for a number of rows.
 Rows = Annotated[int, Between(0, 2**31 - 1)]
 
@@ -78,8 +80,8 @@ class Result:
             with self._source_text.spark_faults():
                 rows = self.to_df().limit(limit).toArrow()
         named = rows.rename_columns(_unique(rows.column_names))  # a dict has a name once
-        found: list[dict[str, Any]] = named.slice(0, limit).to_pylist()
-        return found
+        dicts: list[dict[str, Any]] = named.slice(0, limit).to_pylist()
+        return dicts
 
     def collect(self) -> list[Any]:
         """The rows, as Spark gives them."""
@@ -96,18 +98,18 @@ class Result:
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Names of which none is there twice: `id`, `id_2`."""
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
-        number, made = 1, name
-        while made in found:
+        number, other = 1, name
+        while other in unique:
             number += 1
-            made = f"{name}_{number}"
-        found.append(made)
-    return found
+            other = f"{name}_{number}"
+        unique.append(other)
+    return unique
 
 
 def done(
-    spark: Callable[[], SparkSession],
+    lake: Lake,
     message: str,
     facts: Mapping[str, Any] | None = None,
     *,
@@ -116,7 +118,9 @@ def done(
     """What a statement did: a message for people, and one row of facts for programs."""
     row = {"message": message, "snapshot": snapshot, **(facts or {})}
     kinds = {name: _kind(value) for name, value in row.items()}
-    return Result(spark=spark, rows=[row], kinds=kinds, message=message, snapshot=snapshot)
+    return Result(
+        spark=lambda: lake.spark, rows=[row], kinds=kinds, message=message, snapshot=snapshot
+    )
 
 
 def _kind(value: Any) -> pa.DataType:
@@ -126,11 +130,16 @@ def _kind(value: Any) -> pa.DataType:
 
 
 def listed(
-    spark: Callable[[], SparkSession],
+    lake: Lake,
     rows: Sequence[Mapping[str, Any]],
     kinds: Mapping[str, pa.DataType],
     *,
     text: str = "",
 ) -> Result:
     """Rows that the catalog gave."""
-    return Result(spark=spark, rows=rows, kinds=kinds, text=text)
+    return Result(spark=lambda: lake.spark, rows=rows, kinds=kinds, text=text)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

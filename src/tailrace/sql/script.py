@@ -30,15 +30,15 @@ class Statement:
 
 def statements(text: str) -> Iterator[Statement]:
     """The statements of a script. Empty ones, and such as are only a comment, are left out."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     for token in tokens_of(text):
         if token.token_type != TokenType.SEMICOLON:
-            found.append(token)
-        elif found:
-            yield Statement(text=text, tokens=tuple(found))
-            found = []
-    if found:
-        yield Statement(text=text, tokens=tuple(found))
+            tokens.append(token)
+        elif tokens:
+            yield Statement(text=text, tokens=tuple(tokens))
+            tokens = []
+    if tokens:
+        yield Statement(text=text, tokens=tuple(tokens))
 
 
 def is_complete(text: str) -> bool:

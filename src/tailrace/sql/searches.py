@@ -91,9 +91,9 @@ class Call:
         query = given.pop(FUNCTIONS[self.function][1])
         highlight = given.pop("highlight", False)
         try:
-            found = index.find(query, **given)
-            columns = [column.name for column in found.table.columns]
-            rows = index.result(found, query, columns=columns, highlight=highlight)
+            hits = index.find(query, **given)
+            columns = [column.name for column in hits.table.columns]
+            rows = index.result(hits, query, columns=columns, highlight=highlight)
         except (InvalidError, NotFoundError) as error:
             raise self.error(error.said(in_sql)) from error
         added = [name for name in rows.column_names if name not in columns]
@@ -165,15 +165,15 @@ def calls_of(sql: str, source_text: SourceText) -> list[Call]:
     """The calls in a query."""
     if not any(name in fold(sql) for name in FUNCTIONS):
         return []
-    tokens, numbers, found = tokens_of(sql), count(), []
+    tokens, numbers, calls = tokens_of(sql), count(), []
     place = 0
     while place < len(tokens):
         end = _end_of_call(tokens, place)
         if end is not None:
-            found.append(_read(sql, source_text, tokens[place : end + 1], next(numbers)))
+            calls.append(_read(sql, source_text, tokens[place : end + 1], next(numbers)))
             place = end
         place += 1
-    return found
+    return calls
 
 
 def _end_of_call(tokens: list[Token], place: int) -> int | None:

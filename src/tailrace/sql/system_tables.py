@@ -67,11 +67,11 @@ def rows(runtime: TenantRuntime, name: str, *, limit: int | None = None) -> list
     if limit is not None:
         query = query.limit(limit)
     with runtime.database.read() as connection:
-        found = [dict(row) for row in connection.execute(query).mappings()]
+        newest_first = [dict(row) for row in connection.execute(query).mappings()]
         if name == "snapshots":
             seen = seen_by(connection, runtime.tenant)
-            found = [{**row, "changes": seen(row["changes"])} for row in found]
-    return found[::-1]
+            newest_first = [{**row, "changes": seen(row["changes"])} for row in newest_first]
+    return newest_first[::-1]
 
 
 def _sql_type(kind: pa.DataType) -> Any:

@@ -1,7 +1,7 @@
 """The statements, by the words that they begin with.
 
-Each module gives a function that reads a statement from a parser, and the value that it makes of
-it, which has a `run(lake)`.
+Each module has functions that read the rest of a statement from a parser into a value with a
+`run(lake, args)`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Runnable(Protocol):
-    """A statement that was read and may be run."""
+    """A statement, read and ready to run."""
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result: ...
 
@@ -70,7 +70,7 @@ STATEMENTS: Mapping[str, Reader] = {
     "RESUME JOB": jobs.read_resume,
     "CANCEL JOB": jobs.read_cancel,
 }
-# What people try who come from elsewhere, and what there is instead.
+# Statements of other databases, and what to write instead.
 ELSEWHERE: Mapping[str, str] = {
     "CREATE VIEW": "write CREATE MATERIALIZED VIEW name AS SELECT …: every view here is stored",
     "CREATE OR REPLACE VIEW": "write CREATE OR REPLACE MATERIALIZED VIEW name AS SELECT …",
@@ -104,12 +104,14 @@ ELSEWHERE: Mapping[str, str] = {
 
 
 def read(parser: Parser) -> Runnable:
-    """The statement that a parser stands before."""
+    """Read the whole statement."""
     for words in sorted(STATEMENTS, key=len, reverse=True):
         if _begins(parser, words):
             if words not in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "("):
                 parser.accept(*words.split(" "))
-            return STATEMENTS[words](parser)
+            statement = STATEMENTS[words](parser)
+            parser.end()
+            return statement
     for words in sorted(ELSEWHERE, key=len, reverse=True):
         if _begins(parser, words):
             raise parser.fail(f"{words} is not a statement of a lake", hint=ELSEWHERE[words])

@@ -27,37 +27,34 @@ class Alter:
         with lake.transaction() as txn:
             for change in self.changes:
                 change(txn.table(self.name))
-        return done(lambda: lake.spark, f"{self.name}: {self.what}", snapshot=txn.snapshot)
+        return done(lake, f"{self.name}: {self.what}", snapshot=txn.snapshot)
 
 
 def read(parser: Parser) -> Alter:
     """After ALTER TABLE."""
     name = parser.object_name("the table")
     if parser.accept("ADD"):
-        made = _add(parser, name)
-    elif parser.accept("DROP"):
+        return _add(parser, name)
+    if parser.accept("DROP"):
         parser.expect("COLUMN")
         column = parser.name("the column")
         change = _call("drop_column", column)
-        made = Alter(name=name, what=f"column {column} dropped", changes=(change,))
-    elif parser.accept("RENAME", "COLUMN"):
+        return Alter(name=name, what=f"column {column} dropped", changes=(change,))
+    if parser.accept("RENAME", "COLUMN"):
         old = parser.name("the column")
         parser.expect("TO")
         new = parser.name("the column")
         change = _call("rename_column", old, new)
-        made = Alter(name=name, what=f"column {old} is {new} now", changes=(change,))
-    elif parser.accept("ALTER", "COLUMN"):
+        return Alter(name=name, what=f"column {old} is {new} now", changes=(change,))
+    if parser.accept("ALTER", "COLUMN"):
         column = parser.name("the column")
         parser.expect("TYPE")
         kind = read_type(parser)
         change = _call("widen_column", column, kind)
-        made = Alter(name=name, what=f"column {column} is {kind} now", changes=(change,))
-    elif parser.word() == "RENAME":
+        return Alter(name=name, what=f"column {column} is {kind} now", changes=(change,))
+    if parser.word() == "RENAME":
         raise parser.fail(hint="a table keeps its name: create another and INSERT INTO it")
-    else:
-        raise parser.fail()
-    parser.end()
-    return made
+    raise parser.fail()
 
 
 def _add(parser: Parser, name: str) -> Alter:

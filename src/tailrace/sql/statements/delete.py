@@ -10,7 +10,7 @@ from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, done
+from tailrace.sql.result import Result, counted, done
 from tailrace.sql.source_text import SourceText
 from tailrace.store.schema import FILE, POS, split_name
 
@@ -31,7 +31,7 @@ class Delete:
         where = "true" if self.where is None else self.parser.cut(self.where)
         source_text = SourceText(text=self.parser.text)
         with lake.transaction() as txn:
-            found = edits.change(
+            edited = edits.change(
                 lake,
                 txn,
                 self.name,
@@ -40,9 +40,9 @@ class Delete:
                 alias=self.alias,
                 source_text=source_text,
             )
-        count = found.removed
-        message = f"{count:,} {'row' if count == 1 else 'rows'} deleted from {self.name}"
-        return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
+        count = edited.removed
+        message = f"{counted(count, 'row')} deleted from {self.name}"
+        return done(lake, message, {"rows": count}, snapshot=txn.snapshot)
 
 
 def read(parser: Parser) -> Delete:
@@ -56,5 +56,4 @@ def read(parser: Parser) -> Delete:
         where = parser.rest()
         if where.start == where.end:
             raise parser.fail("the condition is missing")
-    parser.end()
     return Delete(parser=parser, name=name, alias=alias, where=where)

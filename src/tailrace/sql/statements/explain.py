@@ -49,7 +49,7 @@ class ExplainQuery:
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         frame = query_frame.frame_of(lake, self.query.sql, args, source_text=self.query.source_text)
         text = _plan(frame)
-        return listed(lambda: lake.spark, [{"plan": text}], {"plan": pa.string()}, text=text)
+        return listed(lake, [{"plan": text}], {"plan": pa.string()}, text=text)
 
 
 def _plan(frame: Any) -> str:
@@ -63,19 +63,15 @@ def _plan(frame: Any) -> str:
     return said.getvalue().strip()
 
 
-def _explained(lake: Lake, made: Explanation) -> Result:
-    text = str(made)
-    return listed(
-        lambda: lake.spark, [{"explanation": text}], {"explanation": pa.string()}, text=text
-    )
+def _explained(lake: Lake, explanation: Explanation) -> Result:
+    text = str(explanation)
+    return listed(lake, [{"explanation": text}], {"explanation": pa.string()}, text=text)
 
 
 def read(parser: Parser) -> ExplainView | ExplainCreate | ExplainQuery:
     """After EXPLAIN."""
     if parser.accept("MATERIALIZED", "VIEW"):
-        made = ExplainView(name=parser.object_name("the view"))
-        parser.end()
-        return made
+        return ExplainView(name=parser.object_name("the view"))
     if parser.accept("CREATE", "MATERIALIZED", "VIEW"):
         return ExplainCreate(create=read_create(parser))
     if parser.word() in ("SELECT", "WITH", "FROM", "VALUES", "("):

@@ -10,7 +10,7 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.kinds import KINDS
 from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, done
+from tailrace.sql.result import Result, counted, done
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.schema import fold
 from tailrace.store.transaction import Transaction
@@ -42,14 +42,14 @@ class CreateIndex:
         self._check_columns(lake)
         if self.if_not_exists and _exists(lake, self.table, self.name):
             message = f"the index {self.name} on {self.table} exists already"
-            return done(lambda: lake.spark, message)
+            return done(lake, message)
         with lake.transaction() as txn:
             self.add(lake, txn)
         message = (
             f"index {self.name} on {self.table} created; tailrace serve, or REFRESH INDEX, "
             "builds it"
         )
-        return done(lambda: lake.spark, message)
+        return done(lake, message)
 
     def add(self, lake: Lake, txn: Transaction) -> None:
         """Create it as part of a transaction."""
@@ -90,10 +90,10 @@ class DropIndex:
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         if self.if_exists and not _exists(lake, self.table, self.name):
-            return done(lambda: lake.spark, f"there is no index {self.name} on {self.table}")
+            return done(lake, f"there is no index {self.name} on {self.table}")
         lake.table(self.table)  # says better what there is not
         lake.drop_index(self.table, self.name)
-        return done(lambda: lake.spark, f"index {self.name} on {self.table} dropped")
+        return done(lake, f"index {self.name} on {self.table} dropped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +112,11 @@ class RefreshIndex:
             index.rebuild()
         now = index.status()
         facts = {"watermark": now.watermark, "rows": now.rows, "segments": now.segments}
-        segments = "1 segment" if now.segments == 1 else f"{now.segments:,} segments"
         message = (
-            f"{self.name} on {self.table}: {now.rows:,} rows in {segments}, "
-            f"as of snapshot {now.watermark}"
+            f"{self.name} on {self.table}: {counted(now.rows, 'row')} in "
+            f"{counted(now.segments, 'segment')}, as of snapshot {now.watermark}"
         )
-        return done(lambda: lake.spark, message, facts)
+        return done(lake, message, facts)
 
 
 def _exists(lake: Lake, table: str, name: str) -> bool:
@@ -139,9 +138,7 @@ def read_create(parser: Parser) -> CreateIndex:
     """After CREATE INDEX."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
     name, table = _read_name(parser)
-    made = _read_definition(parser, name, table, lenient=lenient)
-    parser.end()
-    return made
+    return _read_definition(parser, name, table, lenient=lenient)
 
 
 def read_in_table(parser: Parser, table: str) -> CreateIndex:
@@ -168,13 +165,10 @@ def read_drop(parser: Parser) -> DropIndex:
     """After DROP INDEX."""
     lenient = parser.accept("IF", "EXISTS")
     name, table = _read_name(parser)
-    parser.end()
     return DropIndex(name=name, table=table, if_exists=lenient)
 
 
 def read_refresh(parser: Parser) -> RefreshIndex:
     """After REFRESH INDEX."""
     name, table = _read_name(parser)
-    made = RefreshIndex(name=name, table=table, full=parser.accept("FULL"))
-    parser.end()
-    return made
+    return RefreshIndex(name=name, table=table, full=parser.accept("FULL"))

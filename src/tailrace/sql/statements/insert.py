@@ -16,7 +16,7 @@ from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.edits import fitted
 from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, done
+from tailrace.sql.result import Result, counted, done
 from tailrace.sql.source_text import SourceText
 from tailrace.store.schema import Column, TableInfo, fold
 
@@ -51,14 +51,14 @@ class Insert:
             else:
                 txn.table(self.name).append(self._rows(table, into, given))
             count = sum(rows for _, rows, _ in txn.written())
-        message = f"{count:,} {'row' if count == 1 else 'rows'} inserted into {self.name}"
-        return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
+        message = f"{counted(count, 'row')} inserted into {self.name}"
+        return done(lake, message, {"rows": count}, snapshot=txn.snapshot)
 
     def _targets(self, table: TableInfo) -> list[Column]:
         if not self.columns:
             return list(table.columns)
         known = {fold(column.name): column for column in table.columns}
-        found = []
+        targets: list[Column] = []
         for name, span in self.columns:
             if fold(name) not in known:
                 near = did_you_mean(name, [column.name for column in table.columns])
@@ -67,10 +67,10 @@ class Insert:
                     f"{table.full_name} has no column {name}{near}",
                     hint=f"its columns: {', '.join(column.name for column in table.columns)}",
                 )
-            if known[fold(name)] in found:
+            if known[fold(name)] in targets:
                 raise self.parser.refuse(span, f"the column {name} is there twice")
-            found.append(known[fold(name)])
-        return found
+            targets.append(known[fold(name)])
+        return targets
 
     def _check_count(self, table: TableInfo, into: Sequence[Column], count: int) -> None:
         if count != len(into):

@@ -29,18 +29,15 @@ class ChangeJob:
         change(self.table, self.name)
         state = lake.jobs.status(self.table, self.name).state
         job = self.table if self.name == VIEW else f"{self.name} on {self.table}"
-        return done(lambda: lake.spark, f"the job of {job} is {state}")
+        return done(lake, f"the job of {job} is {state}")
 
 
 def _read(parser: Parser, verb: str) -> ChangeJob:
     first = parser.object_name("the view, or of the job")
     name = parser.last_name
     if parser.accept("ON"):
-        made = ChangeJob(verb=verb, table=parser.object_name("the table"), name=name)
-    else:
-        made = ChangeJob(verb=verb, table=first, name=VIEW)
-    parser.end()
-    return made
+        return ChangeJob(verb=verb, table=parser.object_name("the table"), name=name)
+    return ChangeJob(verb=verb, table=first, name=VIEW)
 
 
 def read_pause(parser: Parser) -> ChangeJob:

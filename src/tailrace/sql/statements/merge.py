@@ -52,7 +52,7 @@ class Merge:
         source_text = SourceText(text=self.parser.text)
         with lake.transaction() as txn:
             table = txn.info(self.name)
-            found = edits.change(
+            edited = edits.change(
                 lake,
                 txn,
                 self.name,
@@ -61,9 +61,9 @@ class Merge:
                 alias=self.alias,
                 source_text=source_text,
             )
-        message = f"{self.name}: {found.removed:,} rows went, {found.added:,} rows came"
-        facts = {"removed": found.removed, "added": found.added}
-        return done(lambda: lake.spark, message, facts, snapshot=txn.snapshot)
+        message = f"{self.name}: {edited.removed:,} rows went, {edited.added:,} rows came"
+        facts = {"removed": edited.removed, "added": edited.added}
+        return done(lake, message, facts, snapshot=txn.snapshot)
 
     def _sql(self, table: TableInfo) -> str:
         target, source = quote(self.alias), quote(self.source_alias)
@@ -79,8 +79,8 @@ class Merge:
         values = [self._values(table, clause) for clause in self.clauses]
         for column in table.columns:
             cases = " ".join(
-                f"WHEN {condition} THEN {found[column.name]}"
-                for condition, found in zip(conditions, values, strict=True)
+                f"WHEN {condition} THEN {new[column.name]}"
+                for condition, new in zip(conditions, values, strict=True)
             )
             items.append(f"CASE {cases} END AS {quote(column.name)}")
         join = {
@@ -205,15 +205,15 @@ def _clause(parser: Parser) -> Clause:
 
 def _condition(parser: Parser) -> Span:
     """What a clause asks for. It is looked at more than once for a row, and has to say the same."""
-    found = parser.upto("THEN")
-    if found.start == found.end:
+    span = parser.upto("THEN")
+    if span.start == span.end:
         raise parser.fail("the condition is missing")
-    random = _RANDOM.search(parser.cut(found))
+    random = _RANDOM.search(parser.cut(span))
     if random is not None:
-        place = Span(start=found.start + random.start(), end=found.start + random.end() - 1)
+        place = Span(start=span.start + random.start(), end=span.start + random.end() - 1)
         hint = "compute it in the source: USING (SELECT …, rand() AS dice FROM …) AS s"
         raise parser.refuse(place, "a condition of MERGE cannot be random", hint=hint)
-    return found
+    return span
 
 
 def _inserted(parser: Parser) -> tuple[Assignment, ...]:

@@ -62,14 +62,14 @@ class Options:
 
 def read_options(parser: Parser) -> Options:
     """`WITH (…)`, if it is there."""
-    found = Options(parser=parser, values={}, places={})
+    options = Options(parser=parser, values={}, places={})
     if not parser.accept("WITH"):
-        return found
+        return options
     parser.expect("(")
     while True:
         start = parser.offset
         name = parser.name("an option").lower()
-        if name in found.values:
+        if name in options.values:
             span = Span(start=start, end=start + len(name))
             raise parser.refuse(span, f"the option {name} is there twice")
         parser.expect("=")
@@ -86,9 +86,9 @@ def read_options(parser: Parser) -> Options:
             parser.expect(word)
         else:
             value = parser.string(f"the value of {name}")
-        found.values[name] = value
-        found.places[name] = Span(start=start, end=parser.last_end)
+        options.values[name] = value
+        options.places[name] = Span(start=start, end=parser.last_end)
         if not parser.accept(","):
             break
     parser.expect(")")
-    return found
+    return options

@@ -23,9 +23,9 @@ class CreateSchema:
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         if self.if_not_exists and fold(self.name) in map(fold, lake.schemas()):
-            return done(lambda: lake.spark, f"the schema {self.name} exists already")
+            return done(lake, f"the schema {self.name} exists already")
         snapshot = lake.create_schema(self.name)
-        return done(lambda: lake.spark, f"schema {self.name} created", snapshot=snapshot)
+        return done(lake, f"schema {self.name} created", snapshot=snapshot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +37,18 @@ class DropSchema:
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         if self.if_exists and fold(self.name) not in map(fold, lake.schemas()):
-            return done(lambda: lake.spark, f"there is no schema {self.name}")
+            return done(lake, f"there is no schema {self.name}")
         snapshot = lake.drop_schema(self.name)
-        return done(lambda: lake.spark, f"schema {self.name} dropped", snapshot=snapshot)
+        return done(lake, f"schema {self.name} dropped", snapshot=snapshot)
 
 
 def read_create(parser: Parser) -> CreateSchema:
     """After CREATE SCHEMA."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
-    made = CreateSchema(name=parser.name("the schema"), if_not_exists=lenient)
-    parser.end()
-    return made
+    return CreateSchema(name=parser.name("the schema"), if_not_exists=lenient)
 
 
 def read_drop(parser: Parser) -> DropSchema:
     """After DROP SCHEMA."""
     lenient = parser.accept("IF", "EXISTS")
-    made = DropSchema(name=parser.name("the schema"), if_exists=lenient)
-    parser.end()
-    return made
+    return DropSchema(name=parser.name("the schema"), if_exists=lenient)

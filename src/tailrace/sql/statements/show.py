@@ -28,13 +28,12 @@ class Show:
         name = self.what.lower()
         many = name in ("jobs", "iterations", "snapshots")
         limit = _LIMIT if self.limit is None and many else self.limit
-        found = listing(lake.runtime, name, limit=limit)
-        return listed(lambda: lake.spark, found.rows, found.columns)
+        shown = listing(lake.runtime, name, limit=limit)
+        return listed(lake, shown.rows, shown.columns)
 
 
 def read(parser: Parser) -> Show:
     """After SHOW."""
     what = parser.one_of(WHAT)
     limit = min(parser.integer("how many"), _MOST) if parser.accept("LIMIT") else None
-    parser.end()
     return Show(what=what, limit=limit)

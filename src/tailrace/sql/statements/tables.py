@@ -51,7 +51,7 @@ class CreateTable:
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         if self.if_not_exists and _exists(lake, self.name):
-            return done(lambda: lake.spark, f"the table {self.name} exists already")
+            return done(lake, f"the table {self.name} exists already")
         with lake.transaction() as txn:
             columns: Any = dict(self.columns)
             frame = None
@@ -67,7 +67,7 @@ class CreateTable:
                 assert self.query is not None
                 with self.query.source_text.spark_faults():
                     table.append(frame)
-        return done(lambda: lake.spark, f"table {self.name} created", snapshot=txn.snapshot)
+        return done(lake, f"table {self.name} created", snapshot=txn.snapshot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +80,9 @@ class DropTable:
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         if self.if_exists and not _exists(lake, self.name):
-            return done(lambda: lake.spark, f"there is no table {self.name}")
+            return done(lake, f"there is no table {self.name}")
         snapshot = lake.drop_table(self.name, cascade=self.cascade)
-        return done(lambda: lake.spark, f"table {self.name} dropped", snapshot=snapshot)
+        return done(lake, f"table {self.name} dropped", snapshot=snapshot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Describe:
         kinds = {
             "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64()
         }  # fmt: skip
-        return listed(lambda: lake.spark, rows, kinds)
+        return listed(lake, rows, kinds)
 
 
 def _exists(lake: Lake, name: str) -> bool:
@@ -160,7 +160,6 @@ def read_create(parser: Parser) -> CreateTable:
             hint="leave the columns out: CREATE TABLE t AS SELECT …",
         )
     _refuse_clauses(parser)
-    parser.end()
     for index in indexes:
         index.check_columns(list(columns))
     return CreateTable(
@@ -205,14 +204,10 @@ def read_drop(parser: Parser) -> DropTable:
     """After DROP TABLE."""
     lenient = parser.accept("IF", "EXISTS")
     name = parser.object_name("the table")
-    made = DropTable(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
-    parser.end()
-    return made
+    return DropTable(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
 
 
 def read_describe(parser: Parser) -> Describe:
     """After DESCRIBE."""
     parser.accept("TABLE")
-    made = Describe(name=parser.object_name("the table or view"))
-    parser.end()
-    return made
+    return Describe(name=parser.object_name("the table or view"))

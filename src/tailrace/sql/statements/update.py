@@ -10,7 +10,7 @@ from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, done
+from tailrace.sql.result import Result, counted, done
 from tailrace.sql.source_text import SourceText
 from tailrace.store.schema import FILE, POS, TableInfo, fold, split_name
 
@@ -50,7 +50,7 @@ class Update:
                 for c in table.columns
             )
             where = f" WHERE ({cut(self.where)})" if self.where is not None else ""
-            found = edits.change(
+            edited = edits.change(
                 lake,
                 txn,
                 self.name,
@@ -60,15 +60,15 @@ class Update:
                 alias=self.alias,
                 source_text=source_text,
             )
-        count = found.removed
-        message = f"{count:,} {'row' if count == 1 else 'rows'} updated in {self.name}"
-        return done(lambda: lake.spark, message, {"rows": count}, snapshot=txn.snapshot)
+        count = edited.removed
+        message = f"{counted(count, 'row')} updated in {self.name}"
+        return done(lake, message, {"rows": count}, snapshot=txn.snapshot)
 
 
 def new_values(parser: Parser, table: TableInfo, sets: tuple[Assignment, ...]) -> dict[str, Span]:
     """By column, the expression that it is set to."""
     known = {fold(column.name): column.name for column in table.columns}
-    found: dict[str, Span] = {}
+    values: dict[str, Span] = {}
     for one in sets:
         name = known.get(fold(one.column))
         if name is None:
@@ -78,10 +78,10 @@ def new_values(parser: Parser, table: TableInfo, sets: tuple[Assignment, ...]) -
                 f"{table.full_name} has no column {one.column}{near}",
                 hint=f"its columns: {', '.join(known.values())}",
             )
-        if name in found:
+        if name in values:
             raise parser.refuse(one.place, f"the column {name} is set twice")
-        found[name] = one.value
-    return found
+        values[name] = one.value
+    return values
 
 
 def read_sets(parser: Parser, *stops: str) -> Iterator[Assignment]:
@@ -117,5 +117,4 @@ def read(parser: Parser) -> Update:
         where = parser.rest()
         if where.start == where.end:
             raise parser.fail("the condition is missing")
-    parser.end()
     return Update(parser=parser, name=name, alias=alias, sets=sets, where=where)

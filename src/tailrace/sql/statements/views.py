@@ -38,8 +38,8 @@ class CreateView:
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         if self.if_not_exists and fold(self.name) in map(fold, lake.views()):
-            return done(lambda: lake.spark, f"the view {self.name} exists already")
-        made = lake.create_view(
+            return done(lake, f"the view {self.name} exists already")
+        view = lake.create_view(
             self.name,
             self._query(),
             trigger=self.options.trigger(),
@@ -50,9 +50,9 @@ class CreateView:
         message = (
             f"view {self.name} created; tailrace serve, or REFRESH MATERIALIZED VIEW, builds it"
         )
-        if not made.is_checked:
+        if not view.is_checked:
             message += " (Spark has not checked its query: no session is running)"
-        return done(lambda: lake.spark, message)
+        return done(lake, message)
 
     def explain(self, lake: Lake) -> Explanation:
         return lake.explain(self._query(), policy=self._policy())
@@ -85,9 +85,9 @@ class DropView:
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         if self.if_exists and fold(self.name) not in map(fold, lake.views()):
-            return done(lambda: lake.spark, f"there is no view {self.name}")
+            return done(lake, f"there is no view {self.name}")
         lake.drop_view(self.name, cascade=self.cascade)
-        return done(lambda: lake.spark, f"view {self.name} dropped")
+        return done(lake, f"view {self.name} dropped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class RefreshView:
             f"{self.name}: {did.strategy}, {did.rows_read:,} rows read, "
             f"{did.rows_written:,} written, {did.seconds:.2f} s"
         )
-        return done(lambda: lake.spark, message, facts)
+        return done(lake, message, facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class VerifyView:
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         report = lake.view(self.name).verify()
         row = {name: getattr(report, name) for name in _REPORT}
-        return listed(lambda: lake.spark, [row], _REPORT, text=report.said(in_sql))
+        return listed(lake, [row], _REPORT, text=report.said(in_sql))
 
 
 _REPORT = {
@@ -157,21 +157,15 @@ def read_drop(parser: Parser) -> DropView:
     """After DROP MATERIALIZED VIEW."""
     lenient = parser.accept("IF", "EXISTS")
     name = parser.object_name("the view")
-    made = DropView(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
-    parser.end()
-    return made
+    return DropView(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
 
 
 def read_refresh(parser: Parser) -> RefreshView:
     """After REFRESH MATERIALIZED VIEW."""
     name = parser.object_name("the view")
-    made = RefreshView(name=name, full=parser.accept("FULL"))
-    parser.end()
-    return made
+    return RefreshView(name=name, full=parser.accept("FULL"))
 
 
 def read_verify(parser: Parser) -> VerifyView:
     """After VERIFY MATERIALIZED VIEW."""
-    made = VerifyView(name=parser.object_name("the view"))
-    parser.end()
-    return made
+    return VerifyView(name=parser.object_name("the view"))
