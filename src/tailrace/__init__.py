@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tailrace.views.refresh.verify import Report as VerifyReport
     from tailrace.views.view import View
 
-# Where each name is. They are imported when first used: `tailrace --help` needs none of them.
+# Where each name is defined. Imported on first use: `tailrace --help` needs none of them.
 _PLACES = {
     "Changes": "propagation.changes",
     "Configuration": "configuration",

@@ -1,4 +1,4 @@
-"""A lake's address: told from a directory, and shown without what is secret in it."""
+"""A lake's address: told apart from a directory, and shown without its secrets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tailrace.errors import InvalidError
 
-# With a slash too few, or in the words of libpq.
+# A URL that lacks a slash, or libpq's own notation.
 _MEANT = re.compile(r"postgres\w*(\+\w+)?:|(host|port|user|password|dbname)\s*=")
 
 
 def is_directory(lake: str | Path) -> bool:
-    """Whether a lake is in a directory. What only looks like an address is refused.
+    """Whether a lake is in a directory. A text that only resembles an address is refused.
 
-    It must not become a directory's name, or be repeated: it may have a password in it.
+    It may hold a password, so it must neither name a directory nor appear in a message.
     """
     if isinstance(lake, str) and "://" in lake:
         return False

@@ -1,9 +1,8 @@
-"""Arguments of public calls, checked once, where they come in: by type, and by range.
+"""The arguments of public calls, checked by type and range where they come in.
 
-`@checked` compares what a public function, or each public method of a class, is given with its
-annotations. What does not fit is an InvalidError that names the argument and says what is
-expected. TypeError is left to Python: an argument too many, too few, or of a name that there
-is not.
+`@checked` compares the arguments of a public function, or of each public method of a class, with
+their annotations. One that does not fit is an InvalidError that names it and says what is
+expected. Missing, surplus and unknown arguments stay Python's own TypeError.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, g
 
 from tailrace.errors import InvalidError
 
-# Characters of a text: of a statement, a query, a condition.
+# The most characters of a statement, a query or a condition.
 LONGEST_TEXT = 1_000_000
 _LARGEST = 2**63 - 1
-# Of a name; of one with its schema, with all of it between backticks.
+# The same for a name, and for one with its schema and backticks.
 LONGEST_NAME, LONGEST_TABLE_NAME = 255, 1100
-# What may hold a secret, and so is not repeated.
+# Arguments that may hold a secret: messages do not repeat them.
 _SECRET = frozenset({"lake", "data", "storage_options"})
 _SHOWN = 60  # characters of a value, in a message
-_short = reprlib.Repr()  # which does not look at all of a long list
+_short = reprlib.Repr()  # does not walk through a whole long list
 _short.maxstring = _short.maxother = _short.maxlong = 10 * _SHOWN
 
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -36,7 +35,7 @@ Target = TypeVar("Target", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Between:
-    """The range of a number, with both ends; and what is counted, if that has to be said."""
+    """The range of a number, both ends included, and what it counts, for messages."""
 
     least: float
     most: float
@@ -56,7 +55,7 @@ class Length:
 Name = Annotated[str, Length(1, LONGEST_NAME, "name")]
 # With its schema, and backticks: `sales.orders`.
 TableName = Annotated[str, Length(1, LONGEST_TABLE_NAME, "table's name")]
-# Whether there is such a snapshot, the catalog says.
+# The catalog says whether the snapshot exists.
 SnapshotId = Annotated[int, Between(0, _LARGEST)]
 Count = Annotated[int, Between(1, 1_000_000_000)]
 Port = Annotated[int, Between(0, 65_535)]
@@ -65,15 +64,15 @@ Seconds = Annotated[float, Between(0, LONGEST_TIMEOUT, "a number of seconds")]
 
 
 class _MisfitError(Exception):
-    """A value that does not fit; with a reason, where "not this" would not say enough."""
+    """A value that does not fit, with the reason unless that is obvious."""
 
 
 @dataclass(frozen=True)
 class _Taker:
-    """What an argument has to be."""
+    """What one argument takes."""
 
     words: str
-    take: Callable[[Any], Any]  # the value as the function gets it, or _MisfitError
+    take: Callable[[Any], Any]  # returns the value for the function, or raises _MisfitError
 
 
 def checked(target: Target) -> Target:
@@ -95,7 +94,7 @@ def _checked(function: Target, label: str) -> Target:
         takers = _takers(function)
         given = [_fit(label, name, value, takers) for name, value in zip(names, args, strict=False)]
         named = {name: _fit(label, name, value, takers) for name, value in kwargs.items()}
-        # What is too much is left to Python to complain of.
+        # Python itself complains of surplus arguments.
         return function(*given, *args[len(given) :], **named)
 
     return cast(Target, call)
@@ -114,7 +113,7 @@ def _fit(label: str, name: str, value: Any, takers: Mapping[str, _Taker]) -> Any
 
 
 def show(value: object) -> str:
-    """A value for a message: not all of a long one, and not even one that cannot be shown."""
+    """A value for a message: shortened, and safe even if its own repr fails."""
     try:
         shown = _short.repr(value)
     except Exception:  # noqa: BLE001  (whatever a value's own repr does)
@@ -123,7 +122,7 @@ def show(value: object) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a text that a catalog and Spark take."""
+    """Whether a catalog and Spark can store the value as text."""
     try:
         _text(value)
     except _MisfitError:
@@ -131,7 +130,7 @@ def is_text(value: object) -> bool:
     return True
 
 
-# --- from annotations to what is taken ----------------------------------------------------------
+# --- from annotations to takers ----------------------------------------------------------
 
 
 @cache
@@ -148,7 +147,7 @@ def _takers(function: Any) -> dict[str, _Taker]:
 def _hint(function: Any, annotation: Any) -> Any:
     """The type that an annotation means.
 
-    What is imported for type checkers only is Any here: it is checked where it is used.
+    A type that is imported only for type checkers counts as Any: it is checked where it is used.
     """
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     known: dict[str, Any] = {}
@@ -210,7 +209,7 @@ def _either(takers: list[_Taker]) -> _Taker:
 
 
 def _listed(element: _Taker, kind: type) -> _Taker:
-    """A list of them; a single text is left as it is, for those who take one for a list of one."""
+    """A list of such elements; a single text passes as it is, for calls that take either."""
 
     def is_kind(value: object) -> bool:
         return isinstance(value, kind)
@@ -266,7 +265,7 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise _MisfitError
     try:
-        return operator.index(value)  # of numpy, too: drivers of databases take Python's own
+        return operator.index(value)  # also for numpy: database drivers want Python's own int
     except TypeError:
         raise _MisfitError from None
 

@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Clock(Protocol):
-    """What the rest of the code knows of time."""
+    """The source of time for everything else."""
 
     def now(self) -> datetime:
-        """The time now, in UTC."""
+        """The current time in UTC."""
         ...
 
 

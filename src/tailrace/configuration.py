@@ -1,4 +1,4 @@
-"""What holds for a whole lake, whoever has it open: how long things are kept and waited for.
+"""What holds for a whole lake, whoever opens it: how long it keeps things and waits for them.
 
 It lives in the catalog. The lake's owner, the default tenant, changes it with `lake.configure`;
 a process's own settings cannot override it.
@@ -39,7 +39,7 @@ class Configuration:
     longest_retention: timedelta = timedelta(days=30)
 
 
-# Below these, work that is going well would be taken for dead, or lose what it reads.
+# Below these, healthy work would be taken for dead, or lose the history that it reads.
 FLOORS = {
     "snapshot_retention": timedelta(0),
     "object_grace": timedelta(minutes=1),
@@ -54,7 +54,7 @@ LONGEST = timedelta(days=36_500)
 
 
 def changed(now: Configuration, changes: Mapping[str, Any]) -> Configuration:
-    """A configuration with some values changed; InvalidError for what cannot be."""
+    """The configuration with some values changed, if they are valid."""
     names = [field.name for field in fields(now)]
     for name, value in changes.items():
         if name not in names:

@@ -1,4 +1,4 @@
-"""What users give as nested values and we keep as JSON: specs, schedules, options."""
+"""Nested values that users give and the catalog keeps as JSON: specs, schedules, options."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from tailrace.arguments import LONGEST_TEXT, is_text, show
 from tailrace.errors import InvalidError
 
-# Values inside each other; values and characters in all.
+# The deepest nesting; the most values and characters in total.
 DEEPEST, MOST = 32, 4 * LONGEST_TEXT
 
 
 def json_value(given: object, what: str) -> Any:
-    """A copy of a value that JSON has words for, or an InvalidError that says what is not so."""
+    """A copy of the value, if JSON can hold it; else an InvalidError that says why not."""
     return _Copier(what).copied(given, 0)
 
 

@@ -1,6 +1,6 @@
 """Log lines: a constant message and fields, through Python's own logging.
 
-Whoever embeds Tailrace decides where they go; nothing is printed unless somebody asks for it.
+The program that embeds Tailrace decides where they go; by default nothing is printed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Logger:
-    """Made when its first line is written: most programs that import us never write one."""
+    """Created with its first line: most programs that import Tailrace never log one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -19,7 +19,7 @@ class _Logger:
     def __getattr__(self, method: str) -> Any:
         import structlog
 
-        made = structlog.wrap_logger(
+        logger = structlog.wrap_logger(
             logging.getLogger(self._name),
             wrapper_class=structlog.stdlib.BoundLogger,
             processors=[
@@ -27,9 +27,9 @@ class _Logger:
                 structlog.processors.KeyValueRenderer(key_order=["event"]),
             ],
         )
-        found = getattr(made, method)
-        self.__dict__[method] = found
-        return found
+        write = getattr(logger, method)
+        self.__dict__[method] = write
+        return write
 
 
 def get_logger(name: str) -> Any:
@@ -38,7 +38,7 @@ def get_logger(name: str) -> Any:
 
 
 def log_to_stderr() -> None:
-    """Print what is logged on standard error, unless logging is set up already."""
+    """Log to standard error, unless logging is configured already."""
     root = logging.getLogger("tailrace")
     if root.handlers or logging.getLogger().handlers:
         return

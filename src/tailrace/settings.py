@@ -1,7 +1,7 @@
 """The limits and intervals of one process, with the reason for each default.
 
-A setting changes how work is done here, never what a result is. What others depend on too, such as
-how long history is kept, is the lake's: see `configuration`.
+A setting changes how this process works, never what a result is. What other processes depend on,
+such as how long history is kept, belongs to the lake: see `configuration`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
 
-# What is counted is at least 1, and a time at least a millisecond, but for these.
+# The least values, where they are not 1 or a millisecond.
 _LEAST: dict[str, int | timedelta] = {
-    # Not even what is empty is small.
+    # Below 0, not even an empty table counts as small.
     **dict.fromkeys(("local_rows", "local_keys", "bitmap_rows"), -1),
     **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
     **dict.fromkeys(("cache_bytes", "commit_rounds"), 0),
@@ -24,7 +24,7 @@ _LEAST: dict[str, int | timedelta] = {
     "drop_timeout": timedelta(0),
 }
 _MOST = {int: 2**63 - 1, timedelta: timedelta(days=36_500)}
-# More threads than that help nobody.
+# More threads never help.
 MOST_WORKERS = 1_000
 
 
@@ -106,7 +106,7 @@ class Settings:
 
 
 def limits(name: str) -> tuple[Any, Any]:
-    """The least and the most that a setting may be."""
+    """The least and the greatest value of a setting."""
     kind = type(getattr(Settings, name))
     least = _LEAST.get(name, 1 if kind is int else timedelta(milliseconds=1))
     return least, MOST_WORKERS if name.endswith("workers") else _MOST[kind]

@@ -1,4 +1,4 @@
-"""What is said of a wrong statement: where, what stands there, and what would be valid."""
+"""Errors in a statement: the place, what stands there, and what would be valid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_MARKED = 60  # letters of a long fragment that are underlined
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A piece of a text: from one offset up to, and without, another."""
+    """A piece of a text, from one offset up to another, which is not part of it."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ def error_at(
 ) -> InvalidError:
     """An error that shows the line, the column and the fragment.
 
-    The span may begin at the text's end, for what is missing there.
+    The span may begin at the end of the text, where something is missing.
     """
     before = text[: span.start]
     number = before.count("\n") + 1
@@ -46,7 +46,7 @@ def error_at(
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """`; did you mean …?`, if something that is known looks like it."""
+    """`; did you mean …?`, if a known name is similar."""
     options = {one.casefold(): one for one in known}
     near = get_close_matches(given.casefold(), options, n=1, cutoff=0.6)
     return f"; did you mean {options[near[0]]}?" if near else ""

@@ -1,4 +1,4 @@
-"""Rows that a statement changes, through the store's own write path.
+"""Applies UPDATE, DELETE and MERGE, through the store's own write path.
 
 A frame of edits has the places of rows that go (`_file` and `_pos`, NULL for rows that only
 come), a flag for whether a row comes, and the new row's columns. Few edits are applied in the
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from tailrace.lake import Lake
 
-# What a statement's query calls the table that it changes, and whether an edit gives a new row.
+# What the query calls the table that is changed, and the flag of edits that give a new row.
 TARGET = f"{STORE_PREFIX}target"
 COMES = f"{STORE_PREFIX}comes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edited:
-    """How many rows went and came."""
+    """How many rows an edit removed and added."""
 
     removed: int
     added: int
@@ -64,7 +64,7 @@ def change(
 
 
 def _apply(lake: Lake, txn: Transaction, name: str, edits: DataFrame) -> Edited:
-    """Take away the rows at the edits' places, and add the new ones."""
+    """Remove the rows at the edits' places, and add the new ones."""
     table = txn.info(name)
     fitted_rows = edits.select(FILE, POS)
     if COMES in edits.columns:
@@ -130,10 +130,10 @@ def _twice(name: str) -> InvalidError:
 
 
 def fitted(name: str, given: object, table: TableInfo) -> SparkColumn:
-    """A column as its table wants it: numbers become the column's kind, or an error.
+    """A column as its table stores it: numbers are cast to the column's type, or refused.
 
-    A decimal is rounded, as SQL does. What would be lost otherwise is refused; and so is text
-    that would have to be read as something else, by the checks of the store.
+    A decimal is rounded, as in SQL; any other loss is an error. The store's own checks refuse text
+    that would have to be parsed.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""Literals of SQL as Python's values, where that is beyond doubt."""
+"""SQL literals as Python values, where both certainly mean the same."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sqlglot import exp
 
 
 class NotALiteralError(ValueError):
-    """It has to be computed."""
+    """The expression has to be computed."""
 
 
 def rows_of(tree: exp.Expr, args: Mapping[str, Any]) -> list[list[Any]]:
-    """The rows of a `VALUES (…), (…)` that has only literals."""
+    """The rows of `VALUES (…), (…)`, if it has only literals."""
     beside = {name for name, value in tree.args.items() if value} - {"expressions", "alias"}
     if not isinstance(tree, exp.Values) or beside:  # ORDER BY, LIMIT
         raise NotALiteralError

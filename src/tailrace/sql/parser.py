@@ -1,8 +1,8 @@
 """Reads one statement, token by token.
 
-It remembers which words were asked for in vain at the place where it stands: that is what an
-error there lists as valid. sqlglot has no statements of ours, and drops parts of some that it has;
-its tokens are all that is used here.
+The parser remembers which words were tried at its place without success; an error there lists them
+as valid. Only sqlglot's tokens are used: its own parser does not know our statements, and drops
+parts of those that it knows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAIRS = {"(": ")", "CASE": "END"}
 
 
 class Parser:
-    """A place in a statement."""
+    """A statement, and the place up to which it has been read."""
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
@@ -55,7 +55,7 @@ class Parser:
         return str(self._tokens[self._place - 1].text)
 
     def word(self, ahead: int = 0) -> str:
-        """The next token, if it is a word, in capitals; else its text; empty at the end."""
+        """The text of the next token in capitals; empty for one in quotes, and at the end."""
         place = self._place + ahead
         if place >= len(self._tokens):
             return ""
@@ -67,7 +67,7 @@ class Parser:
     # --- read -------------------------------------------------------------------------------
 
     def accept(self, *words: str) -> bool:
-        """Pass over these words, if they are all next."""
+        """Pass over these words if all of them come next."""
         if all(self.word(n) == word for n, word in enumerate(words)):
             self._move(len(words))
             return True
@@ -75,13 +75,13 @@ class Parser:
         return False
 
     def expect(self, *words: str) -> None:
-        """Pass over these words; an error if they are not next."""
+        """Pass over these words, which have to come next."""
         for word in words:
             if not self.accept(word):
                 raise self.fail()
 
     def one_of(self, words: Iterable[str]) -> str:
-        """Pass over one of these words, and say which."""
+        """Pass over one of these words, and return it."""
         for word in words:
             if self.accept(word):
                 return word
@@ -93,7 +93,7 @@ class Parser:
         return str(token.text)
 
     def object_name(self, what: str) -> str:
-        """A name with or without a schema, in the form in which a lake takes it."""
+        """A name with or without a schema, as the lake's methods take it."""
         first = self._name_token(what)
         parts = [str(first.text)]
         while self.word() == ".":
@@ -121,7 +121,7 @@ class Parser:
         return token
 
     def columns(self) -> list[tuple[str, Span]]:
-        """`(column, …)`, and where each of them stands."""
+        """`(column, …)`, each with its place."""
         self.expect("(")
         columns = []
         while True:
@@ -142,7 +142,7 @@ class Parser:
         raise self.fail(f"{what} is expected, as a text in quotes")
 
     def integer(self, what: str) -> int:
-        """A whole number that is not negative."""
+        """A whole number from 0 on."""
         if not self.at_end and re.fullmatch(r"\d+", self._tokens[self._place].text):
             token = self._tokens[self._place]
             self._move(1)
@@ -150,9 +150,9 @@ class Parser:
         raise self.fail(f"{what} is expected, as a whole number")
 
     def upto(self, *stops: str) -> Span:
-        """The piece up to one of these words, a comma (if asked for) or the end, outside of ().
+        """The piece before one of these words, a closing parenthesis or the end.
 
-        CASE … END counts as parentheses, since its WHEN and END are words like others.
+        Words inside of parentheses don't count, nor do those between CASE and END.
         """
         start = end = self.offset
         opened: list[str] = []
@@ -177,14 +177,14 @@ class Parser:
         return near and _WORD.fullmatch(self._tokens[self._place].text) is not None
 
     def inside(self) -> Span:
-        """What is in the parentheses that are next; they are passed over."""
+        """What is between the parentheses that come next; also pass over these."""
         self.expect("(")
         span = self.upto()
         self.expect(")")
         return span
 
     def rest(self) -> Span:
-        """All that is left."""
+        """Everything that is left."""
         start = self.offset
         self._move(len(self._tokens) - self._place)
         return Span(start=start, end=self.offset)
@@ -196,13 +196,13 @@ class Parser:
     # --- refuse -----------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raise unless the statement ends here."""
         if not self.at_end:
             self._tried["the end"] = None
             raise self.fail()
 
     def fail(self, message: str = "", *, hint: str = "") -> InvalidError:
-        """An error about what is next."""
+        """An error about the next token."""
         if self.at_end:
             span = Span(start=self.offset, end=self.offset)
             text = message or "the statement ends too early"
@@ -214,7 +214,7 @@ class Parser:
         return error_at(self.text, span, text, valid=self._tried, hint=hint)
 
     def refuse(self, span: Span, message: str, *, hint: str = "") -> InvalidError:
-        """An error about a piece that was read already."""
+        """An error about a piece that has been read."""
         return error_at(self.text, span, message, hint=hint)
 
     def _move(self, count: int) -> None:

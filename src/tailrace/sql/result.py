@@ -1,4 +1,4 @@
-"""What a statement gives: rows, or what it did."""
+"""The result of a statement: rows, or what it did."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Rows = Annotated[int, Between(0, 2**31 - 1)]
 class Result:
     """The result of `lake.sql(…)`.
 
-    A query's rows stay with Spark until they are asked for. Other statements have run by now, and
-    are described by one or several rows, too.
+    A query's rows stay with Spark until they are asked for. Other statements have run by then; rows
+    describe what they did.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Result:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Names of which none is there twice: `id`, `id_2`."""
+    """The names, made unique: `id`, `id_2`."""
     unique: list[str] = []
     for name in names:
         number, other = 1, name

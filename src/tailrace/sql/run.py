@@ -1,4 +1,4 @@
-"""Runs statements: the one way in for `lake.sql()` and the command line."""
+"""Runs statements, for `lake.sql()` and the command line."""
 
 from __future__ import annotations
 

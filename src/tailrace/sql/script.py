@@ -1,4 +1,4 @@
-"""A text, cut into statements at the semicolons between them."""
+"""A script, cut into statements at the semicolons."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.spark_sql import lexer
 from tailrace.sql.diagnostics import Span, error_at
 
-# What opens a string or a name, and how a message calls it.
+# What opens a text or a name, and the message if it never closes.
 _QUOTES = {"'": "this text has no end", '"': "this text has no end", "`": "this name has no end"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """The tokens of one statement, in the text that it is part of."""
+    """One statement of a script, as tokens."""
 
-    text: str  # the whole script: what errors show a line of
+    text: str  # the whole script, which errors quote
     tokens: tuple[Token, ...]
 
     @property
@@ -29,7 +29,7 @@ class Statement:
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """The statements of a script. Empty ones, and such as are only a comment, are left out."""
+    """The statements of a script, without empty ones and mere comments."""
     tokens: list[Token] = []
     for token in tokens_of(text):
         if token.token_type != TokenType.SEMICOLON:
@@ -42,7 +42,7 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 def is_complete(text: str) -> bool:
-    """Whether a text ends with a semicolon, for a shell that asks for more lines until then."""
+    """Whether a text ends with a semicolon; until it does, a shell asks for more lines."""
     try:
         tokens = lexer.tokens_of(text)
     except TokenError:
@@ -51,7 +51,7 @@ def is_complete(text: str) -> bool:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """All tokens; a string or comment that never ends is an InvalidError."""
+    """All tokens; an InvalidError for a text or comment that never ends."""
     try:
         return lexer.tokens_of(text)
     except TokenError as error:
@@ -60,7 +60,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _unended(text: str) -> tuple[Span, str]:
-    """Where what has no end begins."""
+    """Where the text, name or comment begins that never ends."""
     place, opened = 0, ""
     start = 0
     while place < len(text):

@@ -1,8 +1,8 @@
 """`fulltext_search(…)` and `vector_search(…)` in a query's FROM.
 
-A call is cut out of the query before that is parsed, and a name stands in its place, padded to the
-same length: so everything else keeps its offset, and errors point to what was written. The search
-is done here, and Spark is given its rows. What users say reaches the index as values only.
+Before the query is parsed, a name of the same length takes the place of each call: everything else
+keeps its offset, so that errors point to what was written. The search runs here, and Spark gets its
+rows. What users write reaches the index only as values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tailrace.lake import Lake
 
 _KINDS = {f"{name}_search": kind for name, kind in KINDS.items()}
-# What each function is called with. The first two are needed, the first three go without names.
+# The arguments of each function. The first two are needed, the first three need no names.
 FUNCTIONS = {
     function: (
         *("index", kind.query_name, "limit", "where", "freshness", "at"),
@@ -50,7 +50,7 @@ _NUMBERS = ("limit", "at")
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """A value of a call, and where it stands."""
+    """An argument of a call, and its place."""
 
     tree: exp.Expr
     span: Span
@@ -63,7 +63,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call of one of the functions."""
+    """A call of a search function."""
 
     sql: str
     source_text: SourceText
@@ -82,10 +82,10 @@ class Call:
         span = self.span if argument is None else self.arguments[argument].span
         return self.source_text.error_at(self.sql, span, message, hint=hint)
 
-    # --- doing it ---------------------------------------------------------------------------
+    # --- run ---------------------------------------------------------------------------
 
     def frame(self, lake: Lake, args: Mapping[str, Any]) -> DataFrame:
-        """What is found: all columns of the table, and the score."""
+        """The rows that the search finds: all columns of the table, and the score."""
         given = {name: self._value(name, args) for name in self.arguments}
         index = self._index(lake, given.pop("index"))
         query = given.pop(FUNCTIONS[self.function][1])
@@ -149,7 +149,7 @@ def _wanted(name: str) -> tuple[type, str]:
 
 
 def _numbers(value: Any) -> list[float] | None:
-    """A vector out of an array of SQL, or of whatever a program passes as one."""
+    """A vector from a SQL array, or from anything that a program passes as one."""
     if isinstance(value, str | bytes | Mapping):
         return None
     try:
@@ -177,7 +177,7 @@ def calls_of(sql: str, source_text: SourceText) -> list[Call]:
 
 
 def _end_of_call(tokens: list[Token], place: int) -> int | None:
-    """The place of the parenthesis that ends a call, if one begins here."""
+    """The index of the parenthesis that ends the call, if one begins here."""
     after = [token.text.upper() for token in tokens[place + 1 : place + 2]]
     before = tokens[place - 1].text if place else ""
     is_name = fold(tokens[place].text) in FUNCTIONS and tokens[place].token_type not in (
@@ -196,12 +196,12 @@ def _end_of_call(tokens: list[Token], place: int) -> int | None:
 
 
 def _mark(token: Token) -> str:
-    """The text of a token that is no text in quotes."""
+    """The text of a token, unless it is in quotes."""
     return "" if token.token_type == TokenType.STRING else str(token.text)
 
 
 def _read(sql: str, source_text: SourceText, tokens: list[Token], number: int) -> Call:
-    """A call, out of its tokens."""
+    """Parse a call from its tokens."""
     function = fold(tokens[0].text)
     call = Call(
         sql=sql,
@@ -240,7 +240,7 @@ def _read(sql: str, source_text: SourceText, tokens: list[Token], number: int) -
 
 
 def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
-    """What is between commas, outside of parentheses."""
+    """The parts between commas that are outside of parentheses."""
     depth, part = 0, list[Token]()
     for token in tokens:
         depth += {"(": 1, ")": -1}.get(_mark(token), 0)

@@ -1,4 +1,4 @@
-"""The text that errors show, which need not be the one that is run."""
+"""What the user wrote, which errors quote even if another text is run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tailrace.store import spark_faults as store_faults
 
 @dataclass(frozen=True, kw_only=True)
 class SourceText:
-    """What a user wrote: a script, of which a query is a part, or pieces of which make one up."""
+    """A script. The query that is run is a part of it, or put together from parts."""
 
     text: str
-    offset: int | None = None  # where the query begins in it; None if it was made of pieces
+    offset: int | None = None  # where the query begins; None if it was put together
 
     def error_at(
         self, sql: str, span: Span, message: str, *, valid: Iterable[str] = (), hint: str = ""
     ) -> InvalidError:
-        """An error about a piece of the query, at its place in the text."""
+        """An error at the place of a piece of the query."""
         if self.offset is not None:
             place = Span(start=span.start + self.offset, end=span.end + self.offset)
             return error_at(self.text, place, message, valid=valid, hint=hint)
@@ -31,7 +31,7 @@ class SourceText:
     def error_at_fragment(
         self, fragment: str, message: str, *, valid: Iterable[str] = (), hint: str = ""
     ) -> InvalidError:
-        """An error at the place of a fragment, if that is there once."""
+        """An error at the place of a fragment, if that occurs just once."""
         if not fragment or self.text.count(fragment) != 1:
             options = f" (valid: {', '.join(valid)})" if valid else ""
             return InvalidError("\n".join(filter(None, [f"{message}{options}", hint])))
@@ -42,7 +42,7 @@ class SourceText:
 
     @contextmanager
     def spark_faults(self) -> Iterator[None]:
-        """What Spark says of a query, when it reads or computes it, becomes an InvalidError."""
+        """Turn what Spark reports about the query into an InvalidError at its place."""
         from pyspark.errors import PySparkException
 
         try:
@@ -53,7 +53,7 @@ class SourceText:
 
 
 def _fragment(error: Any) -> str:
-    """The piece of a query that Spark complains of; empty if it does not say."""
+    """The piece of the query that Spark complains about; empty if it names none."""
     try:
         contexts = error.getQueryContext()
         return str(contexts[0].fragment()) if contexts else ""
@@ -62,7 +62,7 @@ def _fragment(error: Any) -> str:
 
 
 def _reason(error: Any) -> str:
-    """Spark's own words, without its codes and its plan."""
+    """Spark's own message, without its codes and the plan."""
     first = str(error).strip().split("SQLSTATE")[0].split("\n")[0].strip()
     if first.startswith("["):
         first = first.partition("]")[2].strip() or first

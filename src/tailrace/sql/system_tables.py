@@ -1,7 +1,7 @@
 """The system tables: what a lake knows of itself, as rows.
 
-Their queries are views in the catalog's database (`catalog.system_views`), so that every reader
-sees the same. Here a tenant's own rows are read, with types.
+They are views in the catalog's database (`catalog.system_views`), the same for every reader. Here
+the rows of one tenant are read, with types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AMOUNTS = {
     "rows_written": _INT,
     "bytes_written": _INT,
 }
-# The columns that users see. A tenant sees its own rows; so the tenant is not among them.
+# The columns that users see. A tenant sees only its own rows, so the tenant is no column.
 TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
     "jobs": {
         "job_id": _INT, "object": _TEXT, "name": _TEXT, "kind": _TEXT, "state": _TEXT,

@@ -1,4 +1,4 @@
-"""The statements, by the words that they begin with.
+"""The table of statements, by their first words.
 
 Each module has functions that read the rest of a statement from a parser into a value with a
 `run(lake, args)`.
@@ -94,7 +94,7 @@ ELSEWHERE: Mapping[str, str] = {
     "REFRESH": "write REFRESH MATERIALIZED VIEW name [FULL], or REFRESH INDEX name ON table [FULL]",
     "REBUILD": "write REFRESH INDEX name ON table FULL",
     "ALTER INDEX": "an index stays as it is: DROP INDEX and CREATE INDEX; or REFRESH INDEX … FULL",
-    "OPTIMIZE": "there is no such statement: nothing has to be called to keep a lake quick",
+    "OPTIMIZE": "leave it out: a lake needs no such call to stay fast",
     "VACUUM": "call lake.purge() in Python",
     "GRANT": "a lake has tenants instead: tailrace.connect(…, tenant=…)",
     "PAUSE": "write PAUSE JOB view, or PAUSE JOB name ON table",

@@ -1,4 +1,4 @@
-"""ALTER TABLE: columns come, go, and get other names or wider types."""
+"""ALTER TABLE: add, drop, rename and widen columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns and their types, as CREATE TABLE and ALTER TABLE give them."""
+"""The types of columns, for CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ KINDS = (
 
 
 def read_type(parser: Parser, *stops: str) -> str:
-    """A type, up to a comma or one of these words."""
+    """Read a type, up to a comma or one of these words."""
     start = parser.offset
     span = parser.upto(",", *stops)
     text = parser.cut(span)
-    # A comma may be inside of < >, too.
+    # A comma may also be inside of < >.
     while text.count("<") > text.count(">") and parser.word() == ",":
         parser.expect(",")
         span = Span(start=start, end=parser.upto(",", *stops).end)

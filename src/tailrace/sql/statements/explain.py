@@ -1,4 +1,4 @@
-"""EXPLAIN: how a view is kept fresh, or what Spark makes of a query."""
+"""EXPLAIN: how a view is kept fresh, or Spark's plan of a query."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ExplainQuery:
 
 
 def _plan(frame: Any) -> str:
-    """What `DataFrame.explain` prints, as a text, on every kind of session."""
+    """The text that `DataFrame.explain` prints, on every kind of session."""
     import contextlib
     import io
 

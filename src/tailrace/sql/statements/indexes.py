@@ -27,7 +27,7 @@ _OF_A_JOB = ("trigger", "interval", "priority")
 class CreateIndex:
     """`CREATE INDEX [IF NOT EXISTS] name ON table USING FULLTEXT | VECTOR (column, …) [WITH (…)]`.
 
-    Options are checked by the index itself, as those of `lake.create_index`.
+    The index itself checks its options.
     """
 
     parser: Parser
@@ -70,7 +70,7 @@ class CreateIndex:
         self.check_columns(list(lake.table(self.table).columns))
 
     def check_columns(self, known: Sequence[str]) -> None:
-        """Said here, where the place of a wrong name is known."""
+        """Checked here, where the place of a wrong name is known."""
         for name, place in self.columns:
             if fold(name) not in map(fold, known):
                 raise self.parser.refuse(
@@ -91,7 +91,7 @@ class DropIndex:
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         if self.if_exists and not _exists(lake, self.table, self.name):
             return done(lake, f"there is no index {self.name} on {self.table}")
-        lake.table(self.table)  # says better what there is not
+        lake.table(self.table)  # its error is clearer
         lake.drop_index(self.table, self.name)
         return done(lake, f"index {self.name} on {self.table} dropped")
 

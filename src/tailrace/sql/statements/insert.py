@@ -1,4 +1,4 @@
-"""INSERT INTO. Literals are written without Spark; the rows of a query never leave it."""
+"""INSERT INTO: writes literals without Spark; a query's rows stay in Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tailrace.store.schema import Column, TableInfo, fold
 if TYPE_CHECKING:
     from tailrace.lake import Lake
 
-# Twice what a decimal may have: enough to round any of them.
+# Twice as many as a decimal can have: enough to round any of them.
 _DIGITS = 77
 
 
@@ -109,7 +109,7 @@ class Insert:
 
 
 def _of_kind(value: Any, kind: pa.DataType) -> Any:
-    """A number as Python has it for a column: 1 is a decimal, and 1.5 is a double, if need be."""
+    """A number as the Python type of a column: 1 can become a decimal, and 1.5 a float."""
     if isinstance(value, list) and pa.types.is_list(kind):
         return [_of_kind(one, kind.value_type) for one in value]
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):

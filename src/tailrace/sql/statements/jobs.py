@@ -25,7 +25,7 @@ class ChangeJob:
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         change = getattr(lake.jobs, self.verb)
         if self.name == VIEW:
-            lake.view(self.table)  # says better what there is not
+            lake.view(self.table)  # its error is clearer
         change(self.table, self.name)
         state = lake.jobs.status(self.table, self.name).state
         job = self.table if self.name == VIEW else f"{self.name} on {self.table}"

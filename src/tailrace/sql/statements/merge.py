@@ -1,4 +1,4 @@
-"""MERGE INTO: one join decides what becomes of each row of both sides."""
+"""MERGE INTO: one join decides what happens to each row of both sides."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ _MATCHED, _BY_TARGET, _BY_SOURCE = "matched", "not matched", "not matched by sou
 class Clause:
     """`WHEN … THEN …`."""
 
-    when: str  # which rows: see above
+    when: str  # which rows: _MATCHED, _BY_TARGET or _BY_SOURCE
     condition: Span | None
     action: str  # UPDATE, DELETE or INSERT
-    sets: tuple[Assignment, ...] = ()  # none: every column, from the source's of the same name
+    sets: tuple[
+        Assignment, ...
+    ] = ()  # none: all columns, from those of the source with the same names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ class Merge:
         return "true" if clause.condition is None else self.parser.cut(clause.condition)
 
     def _values(self, table: TableInfo, clause: Clause) -> dict[str, str]:
-        """What each column becomes."""
+        """The new value of each column."""
         target, source = quote(self.alias), quote(self.source_alias)
         columns = [column.name for column in table.columns]
         if clause.action == "DELETE":
@@ -204,7 +206,7 @@ def _clause(parser: Parser) -> Clause:
 
 
 def _condition(parser: Parser) -> Span:
-    """What a clause asks for. It is looked at more than once for a row, and has to say the same."""
+    """A clause's condition. It is evaluated more than once a row, so it must not be random."""
     span = parser.upto("THEN")
     if span.start == span.end:
         raise parser.fail("the condition is missing")

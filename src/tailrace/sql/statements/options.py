@@ -13,14 +13,14 @@ _HIGHEST = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options by name, and where each stands."""
+    """The values of options by name, and their places."""
 
     parser: Parser
     values: dict[str, Any]
     places: dict[str, Span]
 
     def check(self, known: tuple[str, ...]) -> None:
-        """Refuse options that are none."""
+        """Raise if there is an option with another name."""
         for name, span in self.places.items():
             if name not in known:
                 raise self.parser.refuse(
@@ -30,7 +30,7 @@ class Options:
                 )
 
     def refuse(self, name: str, message: str, *, hint: str = "") -> Exception:
-        """An error about one of them."""
+        """An error at the place of an option."""
         return self.parser.refuse(self.places[name], message, hint=hint)
 
     def priority(self) -> int:
@@ -41,7 +41,7 @@ class Options:
         return given
 
     def trigger(self) -> Any:
-        """The trigger of a job, out of `trigger` and `interval`."""
+        """The trigger of a job, from the options `trigger` and `interval`."""
         given = self.values
         trigger = given.get("trigger", "periodic" if "interval" in given else "default")
         if not isinstance(trigger, str):

@@ -28,7 +28,7 @@ class Query:
 
 
 def read(parser: Parser) -> Query:
-    """All that is left is the query."""
+    """Read everything that is left."""
     if parser.accept("TABLE"):  # which sqlglot does not know
         return Query(
             sql=f"SELECT * FROM {parser.cut(parser.rest())}",

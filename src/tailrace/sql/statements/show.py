@@ -1,4 +1,4 @@
-"""SHOW: what there is. Answered by the catalog alone."""
+"""SHOW: what there is. The catalog answers it, without Spark."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _AFTER_A_TYPE = (
 class CreateTable:
     """`CREATE TABLE [IF NOT EXISTS] name (column type …, PRIMARY KEY (…)) | AS SELECT …`.
 
-    Among the columns, `INDEX name USING kind (column, …)` makes an index in the same commit.
+    `INDEX name USING kind (column, …)` among the columns creates an index in the same commit.
     """
 
     name: str

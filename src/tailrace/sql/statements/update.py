@@ -1,4 +1,4 @@
-"""UPDATE: the rows that match go, and come back with other values, in one commit."""
+"""UPDATE: replaces the rows that match, in one commit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Update:
 
 
 def new_values(parser: Parser, table: TableInfo, sets: tuple[Assignment, ...]) -> dict[str, Span]:
-    """By column, the expression that it is set to."""
+    """The new expression of each column that is set."""
     known = {fold(column.name): column.name for column in table.columns}
     values: dict[str, Span] = {}
     for one in sets:

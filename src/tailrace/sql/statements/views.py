@@ -61,7 +61,7 @@ class CreateView:
         text = self.parser.cut(self.query)
         for call in calls_of(text, SourceText(text=self.parser.text, offset=self.query.start)):
             raise call.error(
-                "a view cannot stand on a search: which rows are the best is not kept up to date",
+                "a view cannot read from a search, whose best rows change with every write",
                 hint="write the search into the query that reads the view",
             )
         return text
