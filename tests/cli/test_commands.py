@@ -187,7 +187,7 @@ def test_an_index_is_searched(pages: Path) -> None:
         for more in ([], ["--latest"], ["--at", str(then)])
     ]
     assert [sorted(found) for found in ids] == [[1], [1, 3], [1]]
-    assert "either" in run("search", "ft", "late", "--latest", "--at", "1", status=2).output
+    assert "choose" in run("search", "ft", "late", "--latest", "--at", "1", status=2).output
 
 
 def test_a_highlight_is_bold_where_a_person_reads() -> None:
