@@ -1,4 +1,4 @@
-"""The clock by which a lake on PostgreSQL judges age: the database's.
+"""The clock that a lake on PostgreSQL measures age with: the database's.
 
 Machines disagree about the time, and one whose clock is days ahead must not take everybody's
 history for old. Between two looks at the database's clock, this machine's only counts seconds.

@@ -1,4 +1,4 @@
-"""Reads and writes the lake's configuration, which is a few rows of `tailrace_metadata`."""
+"""Reads and writes the lake's configuration: a few rows of `tailrace_metadata`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ALL = sa.select(_KEY, _VALUE).where(_KEY.startswith(_PREFIX))
 
 
 def read(connection: sa.Connection) -> Configuration:
-    """The configuration as it is now. What was never changed has its default."""
+    """The current configuration; what was never changed has its default."""
     names = {field.name for field in fields(Configuration)}
     stored = {key.removeprefix(_PREFIX): value for key, value in connection.execute(_ALL)}
-    # A newer version may know of more.
+    # A newer version may have written more.
     known = {name: value for name, value in stored.items() if name in names}
     return Configuration(**{name: timedelta(seconds=float(v)) for name, v in known.items()})
 

@@ -1,4 +1,4 @@
-"""Opens the catalog's database and gives its transactions.
+"""The catalog's database: connections, transactions, and the commit lock.
 
 Owned here: the engine, the commit lock, and the translation of database faults into our errors.
 Always true: writes that create a snapshot or touch the job log happen under the commit lock, one
@@ -30,24 +30,24 @@ from tailrace.errors import (
 
 # Any constant will do; it names the commit lock of a lake's database in PostgreSQL.
 _ADVISORY_LOCK = 0x7461696C72616365
-# Beyond those kept open: a worker that waits for the lock holds one.
+# On top of those kept open: each worker that waits for the lock holds one.
 _MOST_CONNECTIONS = 100
-# Of the server's sessions, so that one whose client's machine is gone ends, and lets go of what it
-# holds: after half a minute if the client does not answer, at last if it does not say anything.
+# Server settings that end a session whose client is gone, and so free its locks: after half a
+# minute if the client's machine does not answer, after an hour if it only stays silent.
 _SESSION = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
     "idle_in_transaction_session_timeout": "1h",
 }
-# The same of our side, in libpq's words: a server that is gone is an error, and no eternal wait.
+# The same on our side, as libpq options: a server that is gone is an error, not an endless wait.
 _CLIENT = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
-# What PostgreSQL calls out at the end of each transaction under the lock.
+# The channel that PostgreSQL notifies at the end of each transaction under the lock.
 CHANNEL = "tailrace"
 # PostgreSQL's codes for a schema, table or column that is not there.
 _MISSING = ("3F000", "42P01", "42703")
@@ -61,7 +61,7 @@ class CommitLostError(UnavailableError):
 
 
 def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
-    """Items in lists of a length that a statement takes as parameters."""
+    """Split items into lists that are short enough for the parameters of a statement."""
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some
@@ -82,10 +82,10 @@ class Database:
         self._engine = self._open()
         self._pid = os.getpid()
         self._listeners: dict[object, Callable[[], None]] = {}
-        self._said: dict[sa.Select[Any], Any] = {}  # statements of `row`, as the driver takes them
+        self._compiled: dict[sa.Select[Any], Any] = {}  # the statements given to `row`
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called after each transaction under the lock; returns how to end it."""
+        """Call a function after each transaction under the lock; returns what ends that."""
         key = object()
         self._listeners[key] = listener
 
@@ -139,21 +139,23 @@ class Database:
             yield connection
 
     def row(self, statement: sa.Select[Any], params: Mapping[str, Any]) -> Sequence[Any] | None:
-        """The first row of a statement that is asked again and again, as quickly as may be.
+        """The first row of a statement that runs often, with as little overhead as possible.
 
-        SQLAlchemy says it once; after that, the driver is asked directly.
+        SQLAlchemy compiles it once; after that, it goes to the driver directly.
         """
         engine = self.engine
-        said = self._said.get(statement)
-        if said is None:
-            said = self._said[statement] = statement.compile(engine)
-        given = said.construct_params(params)
-        values: Any = [given[name] for name in said.positiontup] if said.positiontup else given
+        compiled = self._compiled.get(statement)
+        if compiled is None:
+            compiled = self._compiled[statement] = statement.compile(engine)
+        given = compiled.construct_params(params)
+        values: Any = (
+            [given[name] for name in compiled.positiontup] if compiled.positiontup else given
+        )
         try:
             connection = engine.raw_connection()
             try:
                 cursor = connection.cursor()
-                cursor.execute(said.string, values)
+                cursor.execute(compiled.string, values)
                 row: Sequence[Any] | None = cursor.fetchone()
             finally:
                 connection.close()
@@ -165,7 +167,7 @@ class Database:
     @contextmanager
     def read_at_once(self) -> Iterator[sa.Connection]:
         """A connection for reading all of whose statements see the same moment."""
-        # In SQLite that is so anyway, from the first statement on.
+        # SQLite does so anyway, from the first statement on.
         options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
         with self._faults(), self.engine.connect().execution_options(**options) as connection:
             yield connection
@@ -192,7 +194,7 @@ class Database:
         """The transaction of a commit: no other commit runs until it ends."""
         with self.write() as connection:
             if not self.is_sqlite:
-                # Who hangs with the lock in hand is put out by the server, and cannot commit.
+                # The server ends a session that hangs with the lock: it can no longer commit.
                 limits = {
                     "lock_timeout": self._timeout,
                     "idle_in_transaction_session_timeout": self.commit_timeout,
@@ -205,7 +207,7 @@ class Database:
                         )
                     )
                 )
-                # Called out when this transaction commits, and not before.
+                # Sent when this transaction commits, not before.
                 lock = sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)
                 connection.execute(sa.select(lock, sa.func.pg_notify(CHANNEL, "")))
             yield connection
@@ -220,15 +222,15 @@ class Database:
             raise self._translated(error) from error
 
     def _translated(self, error: exc.SQLAlchemyError) -> TailraceError:
-        """What the database or its driver says, as one of our errors."""
+        """An error of the database or its driver, as one of ours."""
         # The driver's own text has no password in it, and no value of a statement.
         said = str(getattr(error, "orig", None) or error).strip().splitlines()
         reason = said[0] if said else type(error).__name__
         code = getattr(getattr(error, "orig", None), "sqlstate", None)
         if type(error) is exc.DatabaseError and self.is_sqlite:
-            # Of no kind of its own: what SQLite says of a file that is damaged, or none of its.
+            # SQLite reports a damaged file, or one that is no database, as a plain DatabaseError.
             return CorruptError(f"the catalog {self.url.database}: {reason}")
-        # Also what has ended a connection, whatever the driver calls it.
+        # Whatever ended the connection, however the driver classifies it.
         if getattr(error, "connection_invalidated", False):
             return UnavailableError(f"the catalog {self.shown} did not answer: {reason}")
         if code in _MISSING or reason.startswith("no such "):
@@ -241,7 +243,7 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Where it is, for messages: without the password, and without options, which may be."""
+        """Where it is, for messages: without password and options, which may hold secrets."""
         plain = self.url.set(drivername=self.url.get_backend_name(), query={})
         return plain.render_as_string(hide_password=True)
 
@@ -251,8 +253,8 @@ class Database:
 
 
 def _postgres_url(url: str) -> sa.URL:
-    """The address, checked. Of a wrong one nothing is repeated: it may have a password in it."""
-    # An @ or a / in a password ends it too early; the rest would pass for a host or a database.
+    """Check and parse the address. Errors do not repeat it: it may hold a password."""
+    # An unescaped @ or / ends a password early, and its rest would be taken for a host or database.
     before = url.partition("://")[2].rpartition("@")[0]
     if "@" in before or set("/?#") & set(before):
         raise InvalidError(
@@ -281,13 +283,13 @@ def _postgres_url(url: str) -> sa.URL:
                 f"the catalog's URL has an option that PostgreSQL does not know: {option[:40]!r}; "
                 "it takes those of libpq, such as ?sslmode=require"
             )
-    # As libpq reads it: else a name with one of these marks could not be written.
+    # As libpq does, so that names may contain special characters.
     name = parsed.database and unquote(parsed.database)
     return parsed.set(drivername="postgresql+psycopg", database=name)
 
 
 def _refuse_value(context: sa.ExceptionContext) -> None:
-    """What a driver raises of a value that it has no form for is no fault of the database."""
+    """Report a value that the driver cannot encode as invalid, not as a fault of the database."""
     error = context.original_exception
     if isinstance(error, OverflowError | UnicodeError):
         raise InvalidError(f"the catalog cannot store a value: {error}") from error

@@ -1,8 +1,7 @@
-"""What people ask a lake about itself, as views in its database.
+"""The system views: what a lake knows about itself, as views in its database.
 
-They are read by `SELECT … FROM tailrace.jobs`, and by every other program that can read the
-catalog's database; so they are in the database, and not in a program. Each layer has the texts of
-its own (`Part.views`).
+`SELECT … FROM tailrace.jobs` reads them, and so can any program that can read the catalog's
+database. Each layer writes the queries of its own (`Part.views`).
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ PREFIX = "tailrace_sys_"
 
 
 def drop_all(connection: sa.Connection, parts: Iterable[Part]) -> None:
-    """Drop the views, as many of them as there are."""
+    """Drop the views that exist."""
     for name in reversed(_texts(connection, parts)):
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {PREFIX}{name}")
 
 
 def create_all(connection: sa.Connection, parts: Iterable[Part]) -> None:
-    """Create the views, in place of those that an older version made."""
+    """Create the views, replacing those of an older version."""
     parts = list(parts)
     drop_all(connection, parts)
     for name, text in _texts(connection, parts).items():

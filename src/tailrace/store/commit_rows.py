@@ -135,7 +135,7 @@ class Writer:
             write_files(self._new, prepared, table_id, self._runtime.clock.now())
 
     def _check_place(self, info: TableInfo | ViewInfo) -> int:
-        """See that a new table or view may be there; returns the id of its schema."""
+        """Refuse a name that is taken, or in a dropped schema; returns the schema's id."""
         schema_id = self._new.ids.get(info.schema_id, info.schema_id)
         if info.schema_id >= 0:
             schema = lookup.find_schema(self._connection, info.schema, self._newest)
@@ -176,7 +176,7 @@ class Writer:
     def _create(self, info: TableInfo) -> int:
         schema_id = self._check_place(info)
         table_id = self._new.new_catalog_id(info.id)
-        # The schema's part of the path stands in the schema's row.
+        # The rest of the path is in the schema's row.
         own_path = f"{info.path.rstrip('/').rpartition('/')[2]}/"
         self._new.run(
             sa.insert(dl.table).values(
@@ -240,7 +240,7 @@ class Writer:
                 self._columns(old.id, [column])
                 self._physical_names(old.id, [column])
             elif column != before[number]:
-                # Only the column's own row: what is inside of it stays as it is.
+                # Only the column's own row: nested fields stay as they are.
                 self._end_columns(old.id, (number,))
                 self._new.run(
                     sa.insert(dl.column), list(column_rows(old.id, self._new.number, column))[:1]

@@ -157,7 +157,7 @@ class Definitions(Draft):
         return view
 
     def replace_view(self, name: str, sql: str, *, columns: Iterable[str] = ()) -> ViewInfo:
-        """Give a view another text: readers see the one or the other."""
+        """Give a view another query: readers see either the old one or the new one."""
         names = check_definition(sql, columns)  # before the old one is gone
         old = self.drop_view(name)
         return self.create_view(quoted_name(old.schema, old.name), sql, columns=names)
@@ -169,7 +169,7 @@ class Definitions(Draft):
         work.info = change(work.info)
 
     def _place_for(self, schema: str, name: str) -> int:
-        """The id of the schema in which a table or view is about to be created."""
+        """The id of the schema for a new table or view, whose name has to be free."""
         schema_id = self._schema_id(schema)
         if schema_id is None:
             taken = self._schema_row(schema)
@@ -198,6 +198,6 @@ class Definitions(Draft):
 
 
 def _new_path(name: str) -> str:
-    """A directory for a new schema or table: readable where its name allows, and always new."""
+    """A directory for a new schema or table: unique, and readable if its name allows."""
     readable = name if re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) else ""
     return f"{readable}-{secrets.token_hex(4)}/".lstrip("-")

@@ -42,7 +42,7 @@ class Draft:
 
     @property
     def runtime(self) -> TenantRuntime:
-        """What it works with, for consumers that read and search by themselves."""
+        """What it works with, for consumers that read on their own."""
         return self._runtime
 
     def table(self, name: str) -> Table:
@@ -117,9 +117,9 @@ class Draft:
 
     @contextmanager
     def _at_base(self) -> Iterator[sa.Connection]:
-        """For reading the catalog as it was when this transaction began."""
+        """A connection that reads the catalog at the base snapshot."""
         with self._runtime.database.read_at_once() as connection:
-            # One that has written nothing yet is not known to a purge.
+            # A purge does not know of transactions that have not written anything.
             if not lookup.has_snapshot(connection, self.base):
                 raise ConflictError(
                     "this transaction began so long ago that the lake no longer has its snapshot "
@@ -155,7 +155,7 @@ class Draft:
             info = lookup.find_table(connection, schema, name, self.base, self._runtime.tenant)
         if info is None:
             return None
-        # A database may compare more letters than we do: then the name here is another spelling.
+        # A database may fold more letters than we do: then this name is another spelling.
         work = self._work.tables.get((fold(info.schema), fold(info.name)))
         if work is not None and work.base is not None and work.base.id == info.id:
             return None if work.dropped else work
@@ -169,7 +169,7 @@ class Draft:
             info = lookup.find_view(connection, schema, name, self.base, self._runtime.tenant)
         if info is None:
             return None
-        # As in `_peek`: the name here may be another spelling of one that is known.
+        # As in `_peek`: this name may be another spelling of one that is known.
         key = (fold(info.schema), fold(info.name))
         return self._work.views.setdefault(key, ViewWork(base=info, info=info)).info
 

@@ -20,7 +20,7 @@ class Op(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnStats:
-    """What is known of one column in one file. Text, as the catalog stores it."""
+    """Statistics of one column in one file; bounds are text, as the catalog stores them."""
 
     column_id: int
     size: int  # compressed bytes

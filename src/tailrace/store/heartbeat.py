@@ -1,4 +1,4 @@
-"""Keeps the transactions of this process alive in the catalog while they work.
+"""Keeps this process's transactions alive in the catalog while they work.
 
 Always true: a transaction that has written an object has a row in `tailrace_txn`, from before
 that object until its commit or rollback. One whose heartbeat stopped is expired by the sweep, and
@@ -89,7 +89,7 @@ class Heartbeat:
                 )
 
     def _learn(self) -> None:
-        """How long the lake's owner lets others wait, who may have changed it."""
+        """Read the timeouts again: the lake's owner may have changed them."""
         with self._database.read() as connection:
             configured = configuration.read(connection)
         self._timeout = configured.transaction_timeout

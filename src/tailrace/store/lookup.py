@@ -1,4 +1,4 @@
-"""What exists at a snapshot: schemas, views, tables and their files, read from the catalog.
+"""What exists at a snapshot: schemas, views and tables, read from the catalog.
 
 Always true: a row is visible at the snapshots s with begin <= s < end, so that any snapshot can
 be read at any time with the same statements, and no statement depends on another's moment.
@@ -37,7 +37,7 @@ def visible(table: sa.Table, at: int | sa.BindParameter[int]) -> sa.ColumnElemen
 
 
 def same_name(column: sa.Column[Any], name: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
-    """Names differ by more than case, as in Spark and DuckDB."""
+    """The condition that two names are equal but for case, as in Spark and DuckDB."""
     return sa.func.lower(column) == sa.func.lower(name)
 
 
@@ -52,12 +52,12 @@ def newest_snapshot(connection: sa.Connection) -> int:
 
 
 def oldest_snapshot(connection: sa.Connection) -> int:
-    """The number of the oldest snapshot: what was before has been purged."""
+    """The number of the oldest snapshot: earlier ones were purged."""
     return int(connection.execute(_OLDEST).scalar_one())
 
 
 def has_snapshot(connection: sa.Connection, at: int) -> bool:
-    """Whether the lake has a snapshot. It then has all later ones too."""
+    """Whether the lake has a snapshot, and so all later ones."""
     return connection.execute(_SNAPSHOT, {"at": at}).first() is not None
 
 
@@ -83,7 +83,7 @@ def check_snapshot(connection: sa.Connection, at: int) -> None:
 def snapshot_at(connection: sa.Connection, moment: datetime) -> int | None:
     """The snapshot that was the newest at a moment; None if the lake has none that old."""
     s = dl.snapshot.c
-    # By the first one after, because the clocks of those who commit may differ a little.
+    # The one before the first later one: the clocks of committers may differ a little.
     after = sa.select(sa.func.min(s.snapshot_id)).where(s.snapshot_time > moment)
     first = connection.execute(after).scalar_one()
     newest = sa.select(sa.func.max(s.snapshot_id))
@@ -178,7 +178,7 @@ def table_by_id(connection: sa.Connection, table_id: int, at: int) -> TableInfo 
 
 
 def tables_there(connection: sa.Connection, at: int, ids: Iterable[int]) -> set[int]:
-    """Those of some tables that exist at a snapshot."""
+    """Which of some tables exist at a snapshot."""
     c = dl.table.c
     return {
         table_id
@@ -322,7 +322,7 @@ def changed_tables(
     changes = [(row.table_id, row.last_change_snapshot) for row in connection.execute(query)]
     if tenant is None:
         return changes
-    # Apart, for the few that changed: joined, PostgreSQL may read all tables instead.
+    # A query of its own for the few that changed: in a join, PostgreSQL may read all tables.
     own = tables_of(tenant)
     seen = {
         table_id

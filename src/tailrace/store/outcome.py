@@ -1,4 +1,4 @@
-"""What became of a commit, for those who did not hear the answer.
+"""Whether a commit happened, for those who never got the answer.
 
 Always true: a transaction that commits enters its id, in the same catalog transaction, and under
 the commit lock. So whoever holds the lock and finds no entry knows that a COMMIT which was sent
@@ -26,7 +26,7 @@ _BY_ID = sa.select(_C.snapshot).where(
 _BY_KEY = sa.select(_C.snapshot).where(
     _C.idempotency_key == sa.bindparam("key"), _C.tenant == sa.bindparam("owner")
 )
-# Kept at least so long, also by lakes that keep no history.
+# Kept at least this long, even by lakes that keep no history.
 _KEPT = timedelta(days=1)
 
 
@@ -45,19 +45,19 @@ def enter(
 
 
 def of_transaction(connection: sa.Connection, tenant: str, txn_id: str) -> int | None:
-    """The snapshot as which a transaction committed; None if it has not."""
+    """The snapshot that a transaction committed as; None if it has not."""
     snapshot = connection.execute(_BY_ID, {"id": txn_id, "owner": tenant}).scalar_one_or_none()
     return None if snapshot is None else int(snapshot)
 
 
 def of_key(connection: sa.Connection, tenant: str, key: str) -> int | None:
-    """The same of the transaction that had an idempotency key."""
+    """The snapshot of the transaction that used an idempotency key; None if none has committed."""
     snapshot = connection.execute(_BY_KEY, {"key": key, "owner": tenant}).scalar_one_or_none()
     return None if snapshot is None else int(snapshot)
 
 
 def ask(runtime: TenantRuntime, txn_id: str) -> int | None:
-    """The snapshot as which a transaction committed; None if no COMMIT that was sent has happened.
+    """The snapshot that a transaction committed as; None if no COMMIT that was sent took effect.
 
     Under the lock: who sent the COMMIT held it, and so has ended.
     """
@@ -88,7 +88,7 @@ def settle(runtime: TenantRuntime, txn_id: str, lost: CommitLostError) -> int:
 
 
 def forget(connection: sa.Connection, horizon: int, now: datetime) -> None:
-    """Remove the outcomes of commits that the lake no longer has the history of."""
+    """Remove the outcomes of commits whose history was purged."""
     connection.execute(
         sa.delete(t.commit).where(_C.snapshot <= horizon, _C.committed_at < now - _KEPT)
     )

@@ -27,7 +27,7 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due, is_due, schedule
 
 _AT_ONCE = 500  # files in a transaction
-_HISTORY = timedelta(days=90)  # how long it is remembered what was purged
+_HISTORY = timedelta(days=90)  # how long the history of purges is kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +36,11 @@ class Purge:
 
     at: datetime
     horizon: int  # the oldest snapshot that the lake still has
-    held_by: str | None  # what needs it, if it is older than the retention asks for
+    held_by: str | None  # what needs that snapshot, if the retention does not
     snapshots: int = 0  # removed
-    files: int = 0  # taken out of the catalog; their objects go after a time for readers
+    files: int = 0  # removed from the catalog; their objects go after the grace period
     bytes: int = 0  # their size
-    objects: int = 0  # deleted from the storage: of this purge and of those before
+    objects: int = 0  # deleted from storage, for this purge and earlier ones
 
     @property
     def did_something(self) -> bool:
@@ -48,7 +48,7 @@ class Purge:
 
 
 def purge(runtime: Runtime, *, stop: threading.Event | None = None) -> Purge:
-    """Remove what is not needed; `stop` ends it early, and the next one goes on."""
+    """Remove what nobody needs; `stop` ends it early, and the next purge continues."""
     with runtime.database.read() as connection:
         now, kept = runtime.clock.now(), configuration.read(connection)
         oldest, has_work = connection.execute(_question(now, kept)).one()
@@ -69,7 +69,7 @@ def purges(connection: sa.Connection, limit: int) -> list[Purge]:
 
 
 def _question(now: datetime, kept: Configuration) -> sa.Select[int, bool]:
-    """The oldest snapshot, and whether there may be something to do: asked often, by indexes."""
+    """The oldest snapshot, and whether there may be work. Runs often, so indexes answer it."""
     s = dl.snapshot.c
     cutoff = now - kept.snapshot_retention
     # The oldest may go when the next one is old enough to be what time travel finds.
@@ -99,7 +99,7 @@ class _Run:
     # --- snapshots --------------------------------------------------------------------------
 
     def move_horizon(self) -> None:
-        """Remove the snapshots that nobody needs, and enter what is to be done with the tables."""
+        """Remove the snapshots that nobody needs, and enter tasks for the tables."""
         with self._database.read() as connection:
             oldest, limit = self._span(connection)
         if limit > oldest:
@@ -110,7 +110,7 @@ class _Run:
         if target == oldest:
             return
         with self._database.lock() as connection:
-            # Again, for now nothing can be begun.
+            # Again: only now can nothing new begin.
             oldest, target = self._target(connection)
             if target > oldest:
                 self._forget(connection, oldest, target)
@@ -126,7 +126,7 @@ class _Run:
         return oldest, oldest if limit is None else limit
 
     def _target(self, connection: sa.Connection) -> tuple[int, int]:
-        """The oldest snapshot, and the one that is to be the oldest."""
+        """The oldest snapshot, and the one that should become the oldest."""
         oldest, limit = self._span(connection)
         needs = self._transactions(connection, limit)
         for layer in self._layers:
@@ -177,7 +177,7 @@ class _Run:
     # --- rows -------------------------------------------------------------------------------
 
     def clean_tables(self) -> None:
-        """Do the tasks: those that were just entered, and what was left of earlier ones."""
+        """Do the tasks: those just entered, and those that earlier purges left."""
         with self._database.read() as connection:
             query = sa.select(t.task.c.table_id, t.task.c.snapshot).where(t.task.c.kind == KIND)
             tasks = connection.execute(query.order_by(t.task.c.created_at)).all()
@@ -195,13 +195,13 @@ class _Run:
             self._runtime.step("schemas purged")
 
     def _take_files(self, table_id: int, horizon: int) -> int:
-        """Take some of a table's ended files out of the catalog; returns how many."""
+        """Remove some of a table's ended files from the catalog; returns how many."""
         with self._database.write() as connection:
             prefix = purge_rows.table_path(connection, table_id)
             ids = purge_rows.ended_ids(
                 connection, dl.data_file.c.data_file_id, table_id, horizon, _AT_ONCE
             )
-            # What is returned, another purge at the same moment does not get.
+            # A purge that runs at the same time gets other rows.
             taken = purge_rows.delete_files(
                 connection, dl.data_file, dl.data_file.c.data_file_id.in_(ids)
             )
@@ -225,7 +225,7 @@ class _Run:
     # --- objects ----------------------------------------------------------------------------
 
     def delete_objects(self) -> None:
-        """Delete the objects that nobody can be reading any more."""
+        """Delete the objects that no reader can still be using."""
 
         def note(connection: sa.Connection, count: int) -> None:
             self._note(connection, objects=count)
@@ -237,7 +237,7 @@ class _Run:
     # --- inside -----------------------------------------------------------------------------
 
     def _note(self, connection: sa.Connection, **counts: int) -> None:
-        """Enter in the history what this transaction removes."""
+        """Add what this transaction removes to the history of purges."""
         sums = {name: getattr(self.done, name) + count for name, count in counts.items()}
         self.done = replace(self.done, **sums)
         if not any(counts.values()):
@@ -248,7 +248,7 @@ class _Run:
             connection.execute(sa.insert(t.purge).values(purge_id=self._id, **values))
 
     def _keep_pace(self, count: int) -> None:
-        """Wait as long as it takes for so many files not to be more than the rate allows."""
+        """Wait until so many files are within the rate."""
         self._handled += count
         ahead = self._handled / max(1, self._runtime.settings.purge_rate)
         ahead -= time.monotonic() - self._began

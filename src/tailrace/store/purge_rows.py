@@ -18,7 +18,7 @@ from tailrace.store import tables as t
 from tailrace.store.layer import Layer
 
 KIND = "purge"  # of its tasks
-# What a table has rows in, beside its files.
+# Where a table has rows, beside its files.
 _OF_TABLES = (
     dl.column,
     dl.table_stats,
@@ -45,14 +45,14 @@ def _superseded(horizon: int) -> sa.ColumnElement[bool]:
 
 
 def enter_tasks(connection: sa.Connection, oldest: int, horizon: int, now: datetime) -> None:
-    """One for each table of which something ended since the last horizon."""
+    """Enter a task for each table of which something ended since the last horizon."""
     own = t.own_table.c
     ended = [
         sa.exists().where(table.c.table_id == own.table_id, table.c.end_snapshot <= horizon)
         for table in (dl.data_file, dl.delete_file, dl.table)
     ]
     columns = sa.exists().where(dl.column.c.table_id == own.table_id, _superseded(horizon))
-    # Only what changed since can have ended since.
+    # Only tables that changed since then can have lost anything.
     changed = sa.or_(own.last_change_snapshot > oldest, own.last_alter_snapshot > oldest)
     query = sa.select(own.table_id).where(changed, sa.or_(*ended, columns))
     connection.execute(sa.update(t.task).where(t.task.c.kind == KIND).values(snapshot=horizon))
@@ -69,7 +69,7 @@ def enter_tasks(connection: sa.Connection, oldest: int, horizon: int, now: datet
 
 
 def table_path(connection: sa.Connection, table_id: int) -> str:
-    """Where a table's objects lie, also if it is dropped."""
+    """Where a table's objects are, even if it was dropped."""
     query = (
         sa.select(dl.schema.c.path, dl.table.c.path)
         .join(dl.schema, dl.schema.c.schema_id == dl.table.c.schema_id)
@@ -102,7 +102,7 @@ def delete_files(
 def clean_table(
     connection: sa.Connection, table_id: int, horizon: int, layers: Iterable[Layer]
 ) -> None:
-    """The end of a task, when the table's ended files are gone."""
+    """Finish a task, once the table's ended files are gone."""
     connection.execute(
         sa.delete(dl.column).where(dl.column.c.table_id == table_id, _superseded(horizon))
     )
@@ -120,7 +120,7 @@ def clean_table(
 
 
 def clean_schemas(connection: sa.Connection) -> None:
-    """Schemas that were dropped, when the last of their tables is gone."""
+    """Delete the rows of dropped schemas whose last table is gone."""
     c = dl.schema.c
     inside = [sa.exists().where(o.c.schema_id == c.schema_id) for o in (dl.table, dl.view)]
     oldest = lookup.oldest_snapshot(connection)

@@ -36,7 +36,7 @@ class RowChanges(Draft):
         """Enter the transaction in the catalog, before its first object."""
 
     def append(self, schema: str, name: str, rows: object) -> None:
-        """Add rows; on a table with a key, keys that exist are an InvalidError."""
+        """Add rows; raise InvalidError for keys that exist already."""
         work = self._find_own(schema, name)
         self._write(work, rows, Op.APPEND)
 
@@ -84,11 +84,11 @@ class RowChanges(Draft):
         self._add(self._find_own(schema, name), written, op)
 
     def own_objects(self, paths: Iterable[str]) -> None:
-        """Take objects that have its id in their names for its own: a rollback deletes them."""
+        """Adopt objects that have its id in their names: a rollback deletes them."""
         self._work.objects.extend(paths)
 
     def object_owner(self) -> str:
-        """What the names of objects begin with that are written for it outside of tables."""
+        """The prefix for the names of objects that others write for this transaction."""
         self._register()
         return self._work.id
 
@@ -144,7 +144,7 @@ class RowChanges(Draft):
         work.written.append(written)
 
     def _given_keys(self, table: TableInfo, given: object) -> Keys:
-        """Keys that a user gave for a delete; other columns in them are ignored."""
+        """The keys that a user wants to delete; other columns are ignored."""
         if not table.key:
             raise InvalidError(f"{table.full_name} has no primary key: delete by a predicate")
         columns = table.key_columns

@@ -1,4 +1,4 @@
-"""Objects that the catalog no longer names, on their way out.
+"""Objects that the catalog no longer names, waiting to be deleted.
 
 Always true: an object enters in the transaction that takes the last row that names it out of the
 catalog, and is deleted only when that is longer ago than readers are given to finish.
@@ -18,7 +18,7 @@ from tailrace.store.runtime import Runtime
 
 
 def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: datetime) -> None:
-    """Enter files, by their ids and their paths below the lake's."""
+    """Schedule objects for deletion, by the ids of their files and their paths in the lake."""
     rows = [
         {"data_file_id": number, "path": path, "path_is_relative": True, "schedule_start": now}
         for number, path in files
@@ -28,7 +28,7 @@ def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: d
 
 
 def is_due(now: datetime, kept: Configuration) -> sa.ColumnElement[bool]:
-    """The condition that an object has been waiting for long enough."""
+    """The condition that an object has waited long enough for readers to finish."""
     return dl.scheduled_for_deletion.c.schedule_start < now - kept.object_grace
 
 

@@ -29,9 +29,9 @@ POS = "_pos"
 CHANGE = "_change"
 SNAPSHOT = "_snapshot"
 RESERVED = frozenset({FILE, POS, CHANGE, SNAPSHOT})
-# What Tailrace's own tables, and its own columns in them, begin with: users' don't.
+# Tailrace's own tables, and its own columns in them, begin with this; users' must not.
 OWN_PREFIX = "_tailrace_"
-# What columns that the store adds in between begin with: nobody else's do.
+# Columns that the store adds in between begin with this; nobody else's may.
 STORE_PREFIX = f"{OWN_PREFIX}store_"
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -44,11 +44,11 @@ class Column:
 
     id: int  # DuckLake's column_id, and the field id in Parquet
     name: str  # what users call it now
-    physical: str  # what files call it, for ever
+    physical: str  # its name in files, which never changes
     type: pa.DataType
     nullable: bool = True
     inner: tuple[int, ...] = ()  # the ids of nested fields, parents before children
-    # Of vectors: each value has so many elements, all of them finite.
+    # For vectors: the number of elements in each value, all of them finite.
     dimension: int | None = None
 
     @property
@@ -78,7 +78,7 @@ def _with_ids(plain: pa.Field, ids: Iterator[int]) -> pa.Field:
 
 
 def nested_count(kind: pa.DataType) -> int:
-    """How many ids the inside of a type needs."""
+    """How many ids the nested fields of a type need."""
     return sum(1 + nested_count(child.type) for child in types.children_of(kind))
 
 
@@ -96,7 +96,7 @@ class TableInfo:
     key: tuple[int, ...] = ()  # column ids of the primary key, in order
     next_column_id: int = 1
     physical_names: frozenset[str] = field(default_factory=frozenset)  # ever given, folded
-    derived_by: int | None = None  # the job whose output it is: nobody else may write to it
+    derived_by: int | None = None  # its owner, a job: nobody else may write to it
 
     @property
     def full_name(self) -> str:
@@ -104,7 +104,7 @@ class TableInfo:
 
     @property
     def hidden(self) -> bool:
-        """Whether it is Tailrace's own, and may have columns of its own."""
+        """Whether it is one of Tailrace's own tables, which may have reserved column names."""
         return is_hidden(self.name)
 
     @property
@@ -139,7 +139,7 @@ class TableInfo:
     # Each alteration returns the table as it is afterwards.
 
     def with_dimension(self, name: str, dimension: int | None) -> TableInfo:
-        """From now on, a column's values are vectors of a dimension; None: any."""
+        """With a fixed dimension for a column of vectors; None for any."""
         number = self.column(name).id
         changed = (replace(c, dimension=dimension) if c.id == number else c for c in self.columns)
         return replace(self, columns=tuple(changed))
@@ -148,7 +148,7 @@ class TableInfo:
         return self.with_columns([(name, kind, nullable)])
 
     def with_columns(self, columns: Iterable[tuple[str, pa.DataType, bool]]) -> TableInfo:
-        """With more columns, all at once: one after the other, many would take long."""
+        """With more columns, all at once: adding many one by one would be slow."""
         names = {column.name.casefold() for column in self.columns}
         physical_names, number, new = set(self.physical_names), self.next_column_id, []
         for name, kind, nullable in columns:
@@ -268,7 +268,7 @@ def parse_columns(given: object) -> list[tuple[str, pa.DataType, bool]]:
 
 
 def check_name(name: object, what: str) -> None:
-    """Any text may be a name, but not an empty one and not one that a catalog cannot store."""
+    """Refuse a name that is empty or too long, or that a catalog cannot store."""
     if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not is_text(name):
         raise InvalidError(
             f"a {what} needs a name of 1 to {LONGEST_NAME} characters, not {show(name)}"
@@ -283,7 +283,7 @@ def is_hidden(name: str) -> bool:
 
 
 def check_new_name(name: str, what: str, *, hidden: bool = False) -> None:
-    """The names of hidden tables are reserved for them."""
+    """Refuse a new name that is reserved for hidden tables, or a hidden table without one."""
     check_name(name, what)
     if hidden and not is_hidden(name):
         raise InvalidError(f"the name of a hidden {what} begins with {OWN_PREFIX}, not {name!r}")
@@ -298,7 +298,7 @@ def _check_reserved(name: str, table: TableInfo) -> None:
 
 
 def _check_fields(column: str, kind: pa.DataType) -> None:
-    """The fields of a struct have names, too, that differ by more than case."""
+    """Refuse a struct with unnamed fields, or with two whose names differ only by case."""
     seen = set()
     for child in types.children_of(kind):
         check_name(child.name, f"field of {column!r}")

@@ -22,7 +22,7 @@ from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due
 
 _NAME = re.compile(r"^([0-9a-f]{16})-[0-9a-f]{16}(-delete)?\.(parquet|segment)$")
-_AT_ONCE = 500  # objects between two looks at what is due
+_AT_ONCE = 500  # scheduled objects that are deleted in one transaction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Sweep:
 
 def sweep(runtime: Runtime) -> Sweep:
     """Expire dead transactions, then delete the objects that they and others left behind."""
-    # Listed first: what appears afterwards belongs to transactions that are not judged here.
+    # Listed first: what appears later belongs to transactions that this sweep leaves alone.
     listed: dict[str, list[str]] = {}
     for path in runtime.storage.list():
         match = _NAME.match(basename(path))
@@ -63,7 +63,7 @@ def sweep(runtime: Runtime) -> Sweep:
 def _unreferenced(
     runtime: Runtime, connection: sa.Connection, paths: Iterable[str]
 ) -> Iterator[str]:
-    # By the object's own name: it is unique in the lake, and the catalog has paths in pieces.
+    # By the last part of the path: it is unique in the lake, and the catalog splits paths.
     for some in in_batches(paths):
         names = {basename(path): path for path in some}
         for table in (dl.data_file, dl.delete_file):

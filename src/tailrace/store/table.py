@@ -1,4 +1,4 @@
-"""A table, as users hold it: a name and the lake it is in, looked up anew at each call."""
+"""A table as users hold it: a name in a lake, looked up again at each call."""
 
 from __future__ import annotations
 

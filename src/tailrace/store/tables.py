@@ -58,13 +58,13 @@ own_schema = sa.Table(
     sa.Column("tenant", Text, nullable=False),
     info=since(2),
 )
-# What the layer above derives or writes to: by which of its jobs is a number, here.
+# Which tables a job derives or writes to. To the store, a job is only a number: the owner.
 output = sa.Table(
     "tailrace_job_output",
     metadata,
     sa.Column("job_id", Int, key="owner", primary_key=True, autoincrement=False),
     sa.Column("table_id", Int, primary_key=True, autoincrement=False),
-    # 1: derived by the owner, and closed to others. 0: anybody's, which the owner writes to.
+    # 1: derived by the owner, closed to others. 0: an ordinary table that it writes to.
     sa.Column("owned", Int, nullable=False),
     info=since(2),
 )
@@ -118,9 +118,9 @@ commit = sa.Table(
     metadata,
     sa.Column("txn_id", Text, primary_key=True),
     sa.Column("tenant", Text, nullable=False),
-    # The snapshot that it made; the newest of then, if it made none.
+    # The snapshot that it created; if none, the newest at the time.
     sa.Column("snapshot", Int, nullable=False),
-    # What the caller named it, so as not to do it twice.
+    # What the caller gave it, so that it is done only once.
     sa.Column("idempotency_key", Text),
     sa.Column("committed_at", Time, nullable=False),
     sa.Index("tailrace_ix_commit_snapshot", "snapshot"),

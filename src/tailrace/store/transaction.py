@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """A transaction that goes on in another process."""
+    """A transaction that continues in another process."""
 
     id: str
     base: int  # the snapshot that it reads
@@ -55,7 +55,7 @@ class Transaction(Definitions, RowChanges):
         begun: Begun | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """`check` may stop it at any call. While it is `managed`, only what began it ends it.
+        """`check` may stop it at any call. While it is `managed`, only its creator may end it.
 
         With `begun`, it is the rest of a transaction that was handed over. Of those with the same
         `idempotency_key` one commits, once; the others end as if they had been that one.
@@ -87,7 +87,7 @@ class Transaction(Definitions, RowChanges):
             self._done = outcome.of_key(connection, self._runtime.tenant, key)
         if self._done is None:
             return lookup.newest_snapshot(connection)
-        # What that one read: so the same statements do the same again, and are then given up.
+        # What that one read: the same calls then do the same again, without effect.
         base = max(self._done - 1, 0)
         if not lookup.has_snapshot(connection, base):
             raise InvalidError(
@@ -98,7 +98,7 @@ class Transaction(Definitions, RowChanges):
 
     @property
     def id(self) -> str:
-        """What names this transaction in the catalog: see `lake.outcome`."""
+        """The name of this transaction in the catalog; see `lake.outcome`."""
         return self._work.id
 
     @property
@@ -110,7 +110,7 @@ class Transaction(Definitions, RowChanges):
         return self._done is not None
 
     def hand_over(self, lasting: timedelta) -> Begun:
-        """Let other processes go on, before anything is written: they have so long to commit."""
+        """Let other processes continue it, within some time, before anything is written."""
         self._check_unmanaged()
         self._check_open()
         self._heartbeat.register(self._work.id, self.base, lasting=lasting)
@@ -169,7 +169,7 @@ class Transaction(Definitions, RowChanges):
             return outcome.of_key(connection, self._runtime.tenant, key)
 
     def rollback(self) -> None:
-        """Give everything up. Its objects are deleted now or, if that fails, by the sweep."""
+        """Discard everything. Its objects are deleted now or, if that fails, by the sweep."""
         self._check_unmanaged()
         if not self._open:
             return

@@ -50,5 +50,5 @@ def write_aliases(names: Sequence[str]) -> str:
 
 
 def read_aliases(text: str | None) -> tuple[str, ...]:
-    """And back."""
+    """The column names in that form."""
     return tuple(n.replace('""', '"') for n in re.findall(r'"((?:[^"]|"")*)"', text or ""))

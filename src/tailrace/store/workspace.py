@@ -27,7 +27,7 @@ class SchemaWork:
 
 @dataclass(kw_only=True)
 class TableWork:
-    """A table that the transaction has touched."""
+    """A table that the transaction has looked up or changed."""
 
     base: TableInfo | None  # as it was at the base snapshot; None: created here
     info: TableInfo  # as the transaction sees it
@@ -58,7 +58,7 @@ class TableWork:
 
 @dataclass(kw_only=True)
 class ViewWork:
-    """A view that the transaction has touched, or what became of its name."""
+    """A view that the transaction has looked up, created or dropped."""
 
     base: ViewInfo | None  # as it was at the base snapshot; None: there was none
     info: ViewInfo | None  # as the transaction sees it; None: dropped
@@ -94,7 +94,7 @@ class Workspace:
     _last_id: int = 0
 
     def provisional_id(self) -> int:
-        """An id for something that gets its real one at the commit."""
+        """An id for something that gets its final one from the commit."""
         self._last_id -= 1
         return self._last_id
 
@@ -119,7 +119,7 @@ class Workspace:
         return (work for work in self.views.values() if work.base != work.info)
 
     def drops(self, number: int) -> bool:
-        """Whether the commit ends a table or view; their ids are of one sequence."""
+        """Whether the commit ends a table or view; both take ids from one sequence."""
         return any(
             work.dropped and work.base is not None and work.base.id == number
             for work in self.changed_tables()
