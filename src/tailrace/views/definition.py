@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from sqlglot import exp
 
@@ -49,6 +49,12 @@ class Input:
     table: TableInfo | None = None  # None for a view that has not been built
     view: ViewInput | None = None
 
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The columns of its primary key."""
+        table = self.table
+        return () if table is None else tuple(column.name for column in table.key_columns)
+
     @property
     def source(self) -> Source:
         """As the translator wants it."""
@@ -81,7 +87,21 @@ class Definition:
     reason: str = ""  # why there is no layout
     types: Mapping[str, exp.DataType] = field(default_factory=dict)  # of the plan's columns
 
-    @property
+    @cached_property
+    def sources(self) -> dict[str, Input]:
+        """The inputs by the stored table's name, in the order of their numbers in programs."""
+        return {given.name: given for given in self.inputs.values()}
+
+    @cached_property
+    def tables(self) -> dict[str, TableInfo]:
+        """The sources' tables with the columns that are used; without views that are not built."""
+        return {
+            name: given.table.narrowed(self.fields[name])
+            for name, given in self.sources.items()
+            if given.table is not None
+        }
+
+    @cached_property
     def fields(self) -> dict[str, list[str]]:
         """The columns that are used of each input, by the stored table's name."""
         if self.layout is None:

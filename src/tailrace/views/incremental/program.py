@@ -104,6 +104,10 @@ class Program:
     query: exp.Query
     numbers: Mapping[str, int]  # of the sources
 
+    def trees(self) -> list[exp.Query]:
+        """The queries of all steps, and its own."""
+        return [self.query, *(s.query for s in self.steps if not isinstance(s, Fetch))]
+
     def tables(self) -> set[str]:
         """Everything that it refers to by name, steps included."""
         found = names_in(self.query)

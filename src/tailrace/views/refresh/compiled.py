@@ -18,7 +18,8 @@ from tailrace.store.schema import Column
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import WEIGHT, Fetch, Keys, Program
 from tailrace.views.query.parse import TOO_DEEP
-from tailrace.views.refresh.duckdb_queries import Local, local_query
+from tailrace.views.query.trees import names_in
+from tailrace.views.refresh.duckdb_queries import local_query
 
 # With less left out before it, one of these may give less, or something else.
 _NOT_MONOTONE = (
@@ -35,59 +36,73 @@ _NOT_MONOTONE = (
 RESULT = ""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class LocalQuery:
+    """A query of DuckDB."""
+
+    text: str
+    types: ColumnTypes  # of its columns, in Spark
+    reads: tuple[str, ...]  # names of relations
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compiled:
     """What can be answered in this process of a program."""
 
-    queries: dict[str, Local] = field(default_factory=dict)  # by the step's name
+    queries: Mapping[str, LocalQuery] = field(default_factory=dict)  # by the step's name
     reason: str = ""  # why Spark is needed; empty if it is not
 
 
 def compiled(program: Program, leaves: Mapping[str, ColumnTypes]) -> Compiled:
     """Translate each step of a program to DuckDB. `leaves`: what it reads."""
-    made, known = Compiled(), dict(leaves)
+    compiler = _Compiler(leaves)
     for step in program.steps:
         if isinstance(step, Fetch):
-            source = known[f"{step.state}_{program.numbers[step.source]}"]
-            known[step.name] = {name: source[name] for name in sorted(step.fields)}
-            continue
-        found = _said(made, step.name, step.query, known)
-        if found is None and isinstance(step, Keys):
+            source = compiler.known[f"{step.state}_{program.numbers[step.source]}"]
+            compiler.known[step.name] = {name: source[name] for name in sorted(step.fields)}
+        elif not compiler.add(step.name, step.query) and isinstance(step, Keys):
             more = without_conditions(step.query)
-            found = None if more is None else _said(made, step.name, more, known)
-        if found is not None:
-            known[step.name] = found.kinds
-    _said(made, RESULT, program.query, known)
-    return made
+            if more is not None:
+                compiler.add(step.name, more)
+    compiler.add(RESULT, program.query)
+    return Compiled(queries=compiler.queries, reason=compiler.reason)
 
 
-def _said(
-    made: Compiled, name: str, query: exp.Query, known: Mapping[str, ColumnTypes]
-) -> Local | None:
-    try:
-        found = local_query(query, known)
-    except DiffersError as error:
-        made.reason = made.reason or str(error)
-        return None
-    except RecursionError:
-        made.reason = made.reason or TOO_DEEP
-        return None
-    made.queries[name] = found
-    return found
+class _Compiler:
+    """Translates queries one after the other, each over those before it."""
+
+    def __init__(self, known: Mapping[str, ColumnTypes]) -> None:
+        self.known = dict(known)
+        self.queries: dict[str, LocalQuery] = {}
+        self.reason = ""  # of the first that could not be translated
+
+    def add(self, name: str, query: exp.Query) -> bool:
+        try:
+            local = local_query(query, self.known)
+            reads = tuple(sorted(names_in(local.query)))  # before it is written, which uses it up
+            self.queries[name] = LocalQuery(text=local.sql, types=local.kinds, reads=reads)
+        except DiffersError as error:
+            self.reason = self.reason or str(error)
+            return False
+        except RecursionError:
+            self.reason = self.reason or TOO_DEEP
+            return False
+        self.known[name] = local.kinds
+        return True
 
 
 def leaves_of(
-    sources: Mapping[int, Iterable[Column]], stored: Iterable[tuple[str, pa.DataType]]
+    sources: Iterable[Iterable[Column]], stored: Mapping[str, pa.DataType]
 ) -> dict[str, ColumnTypes]:
     """What programs read: each source at both ends and its change, and the stored rows."""
-    found: dict[str, ColumnTypes] = {
-        stored_delta.STORED: {**dict(stored), stored_delta.FILE: BIGINT, stored_delta.POS: BIGINT}
+    leaves: dict[str, ColumnTypes] = {
+        stored_delta.STORED: {**stored, stored_delta.FILE: BIGINT, stored_delta.POS: BIGINT}
     }
-    for number, columns in sources.items():
+    for number, columns in enumerate(sources):
         plain = {column.name: column.type for column in columns}
-        found[f"new_{number}"] = found[f"old_{number}"] = plain
-        found[f"delta_{number}"] = {**plain, WEIGHT: INT}
-    return found
+        leaves[f"new_{number}"] = leaves[f"old_{number}"] = plain
+        leaves[f"delta_{number}"] = {**plain, WEIGHT: INT}
+    return leaves
 
 
 def without_conditions(query: exp.Query) -> exp.Query | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,11 @@ from tailrace.store.schema import FILE, POS
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_session import SparkProvider
 from tailrace.views.incremental import stored_delta
-from tailrace.views.incremental.program import Fetch, Keys, Program, State, Step
-from tailrace.views.query.scope import any_of, renamed
-from tailrace.views.query.trees import names_in, shape, tables_in
+from tailrace.views.incremental.program import Fetch, Keys, State, Step
 from tailrace.views.refresh.arrow_condition import arrow_condition
 from tailrace.views.refresh.compiled import RESULT, Compiled
+from tailrace.views.refresh.needed_rows import StoredLimit
+from tailrace.views.refresh.programs import Prepared
 from tailrace.views.refresh.session import small_session
 
 if TYPE_CHECKING:
@@ -43,16 +43,6 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 # Stored rows up to which all of them are read rather than those that a change can touch.
 _FEW_STORED = 5_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredLimit:
-    """Which stored rows a change can touch."""
-
-    # A column of the stored table, a step of keys, and a column of that.
-    keys: tuple[str, str, str] | None = None
-    # Columns of the stored table, and the columns of programs whose values they have.
-    origins: tuple[tuple[str, str], ...] = ()
 
 
 class NeedsSparkError(Exception):
@@ -109,55 +99,41 @@ class Run:
 
     # --- programs ---------------------------------------------------------------------------
 
-    def frame(
-        self,
-        program: Program,
-        limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
-    ) -> DataFrame:
+    def frame(self, prepared: Prepared) -> DataFrame:
         """The program's query as a DataFrame; its steps are done."""
-        self._prepare(program, limit)
-        return self._sql(program.query)
+        self._prepare(prepared)
+        return self._sql(prepared.program.query)
 
-    def _prepare(self, program: Program, limit: StoredLimit) -> None:
-        conditions = fetch_conditions(program)
-        for step in program.steps:
+    def _prepare(self, prepared: Prepared) -> None:
+        for step in prepared.program.steps:
             self._check()
-            self._do(step, conditions)
-        if stored_delta.STORED in program.tables():
-            self._read_stored(program, limit)
+            self._do(step, prepared.conditions)
+        if prepared.reads_stored:
+            self._read_stored(prepared.limit)
 
-    def collect(
-        self,
-        program: Program,
-        compiled: Compiled,
-        limit: StoredLimit = StoredLimit(),  # noqa: B008  (frozen)
-    ) -> pa.Table:
+    def collect(self, prepared: Prepared) -> pa.Table:
         """The program's rows, in memory."""
-        self._compiled = compiled
-        self._prepare(program, limit)
+        self._compiled = prepared.compiled
+        self._prepare(prepared)
         self._check()
-        found = self._evaluate(RESULT)
-        if found is None:
+        rows = self._evaluate(RESULT)
+        if rows is None:
             with spark_faults():
-                found = self._sql(program.query).toArrow()
-        return found
+                rows = self._sql(prepared.program.query).toArrow()
+        return rows
 
     def _evaluate(self, name: str) -> pa.Table | None:
         """A step, or the program's query, from what is in memory; None if Spark is needed."""
-        made = self._compiled.queries.get(name)
-        if made is None:
+        query = self._compiled.queries.get(name)
+        if query is None:
             return None
         tables = {}
-        for needed in names_in(made.query):
+        for needed in query.reads:
             rows = self._in_memory(needed)
             if rows is None:
                 return None
             tables[needed] = rows
-        try:
-            sql = made.sql
-        except RecursionError:  # nested too deeply for the writer of SQL
-            return None
-        return execute(sql, made.kinds, tables, limit=self._limit)
+        return execute(query.text, query.types, tables, limit=self._limit)
 
     def _in_memory(self, name: str) -> pa.Table | None:
         """A relation's rows, if they are in memory or few enough to be brought there."""
@@ -290,14 +266,14 @@ class Run:
 
     # --- the stored rows --------------------------------------------------------------------
 
-    def _read_stored(self, program: Program, limit: StoredLimit) -> None:
+    def _read_stored(self, limit: StoredLimit) -> None:
         if stored_delta.STORED in self._local or stored_delta.STORED in self._frames:
             return
         assert self._stored is not None
         whole = self._stored()
         own = {c.name: self._names[c.name] for c in whole.table.columns}
         names = {**own, FILE: stored_delta.FILE, POS: stored_delta.POS}
-        found = self._find_stored(program, whole, limit)
+        found = self._find_stored(whole, limit)
         if found is not None:
             self._local[stored_delta.STORED] = found.rename_columns(
                 [names[c] for c in found.column_names]
@@ -313,12 +289,12 @@ class Run:
             frame = frame.join(keys, same, "left_semi")
         self._frames[stored_delta.STORED] = frame.toDF(*(names[name] for name in frame.columns))
 
-    def _find_stored(self, program: Program, whole: Scan, limit: StoredLimit) -> pa.Table | None:
+    def _find_stored(self, whole: Scan, limit: StoredLimit) -> pa.Table | None:
         """The stored rows in memory, if that is few enough."""
         small = scan.is_small(whole, self._runtime)
         if small and whole.rows <= _FEW_STORED:
             return scan.to_arrow_with_places(self._runtime, whole)
-        for name, values in self._stored_values(program, limit):
+        for name, values in self._stored_values(limit):
             column = whole.table.column(name)
             if not can_hold(column.type, values.type):
                 continue
@@ -329,37 +305,25 @@ class Run:
                 return rows
         return scan.to_arrow_with_places(self._runtime, whole) if small else None
 
-    def _stored_values(
-        self, program: Program, limit: StoredLimit
-    ) -> Iterator[tuple[str, pa.Array]]:
+    def _stored_values(self, limit: StoredLimit) -> Iterator[tuple[str, pa.Array]]:
         """Columns of the stored table, and all values of each that a touched row can have."""
         if limit.keys is not None and limit.keys[1] in self._local:
             column, step, key = limit.keys
             yield column, self._local[step].column(key).combine_chunks()
-        for column, source in limit.origins:
-            values = self._values_of(program, source)
+        for column, sources in limit.origins:
+            values = self._values_of(sources)
             if values is not None:
                 yield column, values
 
-    def _values_of(self, program: Program, column: str) -> pa.Array | None:
-        """All values that a program reads into a column, if it reads them from memory."""
-        queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
+    def _values_of(self, sources: Sequence[tuple[str, str]]) -> pa.Array | None:
+        """All values of columns of some relations, if those are in memory."""
         parts = []
-        for query in queries:
-            for item in query.find_all(exp.Alias):
-                select = item.parent
-                if item.alias != column or not isinstance(select, exp.Select):
-                    continue
-                source = select.args["from_"].this if select.args.get("from_") else None
-                if not isinstance(source, exp.Table) or not isinstance(item.this, exp.Column):
-                    continue
-                self._bring(source.name)
-                rows = self._local.get(source.name)
-                if rows is None:
-                    return None
-                parts.append(rows.column(item.this.name))
-        if not parts:
-            return None
+        for relation, column in sources:
+            self._bring(relation)
+            rows = self._local.get(relation)
+            if rows is None:
+                return None
+            parts.append(rows.column(column))
         chunks = [chunk for part in parts for chunk in part.chunks]
         return pa.concat_arrays(chunks) if chunks else pa.array([], parts[0].type)
 
@@ -442,50 +406,3 @@ class _Range(Wanted):
             or limits is None
             or bool(limits[0] <= bounds[1] and bounds[0] <= limits[1])
         )
-
-
-def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:
-    """For each fetch, a condition over the source's fields that all its users have, if any."""
-    found: dict[str, list[exp.Expr] | None] = {}
-    queries = [program.query, *(s.query for s in program.steps if not isinstance(s, Fetch))]
-    fetches = {step.name for step in program.steps if isinstance(step, Fetch)}
-    for query in queries:
-        for table, _ in tables_in(query):
-            if table.name in fetches:
-                condition = _condition_of(table)
-                known = found.setdefault(table.name, [])
-                if condition is None or known is None:
-                    found[table.name] = None
-                else:
-                    known.append(condition)
-    made: dict[str, exp.Expr | None] = {}
-    for name, conditions in found.items():
-        unique = {shape(c): c for c in conditions or ()}
-        if conditions and len(unique) == 1:
-            made[name] = next(iter(unique.values()))
-        else:
-            made[name] = any_of(list(unique.values())) if conditions else None
-    return made
-
-
-def _condition_of(table: exp.Table) -> exp.Expr | None:
-    """The WHERE above a use of a table, over the table's own fields."""
-    inner = table.find_ancestor(exp.Select)
-    if inner is None:
-        return None
-    above: exp.Expr | None = inner.parent
-    while isinstance(above, exp.Union | exp.Subquery | exp.From):
-        above = above.parent
-    if not isinstance(above, exp.Select) or above.args.get("where") is None:
-        return None
-    if above.args.get("joins"):
-        return None
-    fields = {
-        item.alias_or_name: exp.column(exp.to_identifier(item.this.name, quoted=True))
-        for item in inner.selects
-        if isinstance(item, exp.Alias) and isinstance(item.this, exp.Column)
-    }
-    condition = above.args["where"].this
-    if not all(column.name in fields for column in condition.find_all(exp.Column)):
-        return None
-    return renamed(condition, fields)

@@ -15,7 +15,7 @@ from tailrace.store.schema import Column
 from tailrace.views.definition import Definition, Input
 from tailrace.views.query.moments import moment_text
 from tailrace.views.refresh.choose import Option
-from tailrace.views.refresh.planner import Planner, Source, key_of
+from tailrace.views.refresh.planner import Planner, Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def explain(
             given.name: _source(
                 runtime, connection, definition, given, watermark if tails else None, newest
             )
-            for given in definition.inputs.values()
+            for given in definition.sources.values()
         }
     planner = Planner(runtime, definition, sources, known, stored)
     said = known.get("moment", "")
@@ -128,13 +128,12 @@ def _source(
     newest: int,
 ) -> Source:
     """A source as it is now, and what has changed since the watermark."""
-    if given.table is None:
-        return Source(rows=lambda: 0, table=None, key=(), change=None)
-    fields = definition.fields.get(given.name)
-    table = given.table if fields is None else given.table.narrowed(fields)
+    table = definition.tables.get(given.name)
+    if table is None:
+        return Source(rows=lambda: 0, change=None)
     rows = sum(file.rows for file in file_lookup.data_files(connection, table, newest))
     change = None
     if since is not None and given.view is None:
         feed = changes.plan(runtime, connection, table, since, newest, net=True)
         change = feed if feed.rows else None
-    return Source(rows=lambda: rows, table=table, key=key_of(given), change=change)
+    return Source(rows=lambda: rows, change=change)

@@ -11,19 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-
-from tailrace.spark_sql import types
 from tailrace.store.changes import Feed, is_small
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import Column, TableInfo
-from tailrace.views.definition import Definition, Input
-from tailrace.views.incremental import stored_delta
-from tailrace.views.incremental.program import Builder, Program
-from tailrace.views.query.trees import kept
+from tailrace.store.schema import Column
+from tailrace.views.definition import Definition
 from tailrace.views.refresh.choose import Choice, Facts, Strategy, choose
-from tailrace.views.refresh.compiled import Compiled, compiled, leaves_of
-from tailrace.views.refresh.execution import StoredLimit
+from tailrace.views.refresh.programs import Prepared, Programs, names_in_programs
 from tailrace.views.refresh.session import has_known_meaning
 
 # What a view's job remembers: that its next run is to compute everything, and why it always is.
@@ -36,24 +29,7 @@ class Source:
     """What is known of a source before it is read."""
 
     rows: Callable[[], int]  # at the end of the range
-    table: TableInfo | None  # with the columns that the view uses; None: a view that is not built
-    key: tuple[str, ...]  # names of its primary key's columns
     change: Feed | None  # None: nothing has changed
-
-
-def key_of(given: Input) -> tuple[str, ...]:
-    """The names of an input's primary key."""
-    table = given.table
-    return () if table is None else tuple(column.name for column in table.key_columns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A program that brings the view to the end of the range, and how it is run."""
-
-    program: Program
-    limit: StoredLimit
-    compiled: Compiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,89 +122,47 @@ class Planner:
             return False
         return not self.needs_spark or self.fits(settings.local_rows)
 
+    # --- programs ---------------------------------------------------------------------------
+
     @cached_property
     def needs_spark(self) -> str:
         """Why changes in memory need Spark all the same; empty if they do not."""
-        prepared = self.small_program
-        return "" if prepared is None else prepared.compiled.reason
+        change = self.change(small=True)
+        return "" if change is None else change.compiled.reason
 
-    # --- programs ---------------------------------------------------------------------------
-
-    @property
-    def changed(self) -> list[str]:
-        """The names of the sources that changed."""
-        return [name for name, source in self.sources.items() if source.change is not None]
-
-    def builder(self, *, small: bool, changed: Sequence[str] | None = None) -> Builder:
-        """Builds programs over the sources, some of which changed."""
-        keys = {name: list(source.key) for name, source in self.sources.items() if source.key}
-        which = self.changed if changed is None else changed
-        return Builder(list(self.sources), which, keys=keys, sideways=small)
-
-    @cached_property
-    def small_program(self) -> Prepared | None:
-        """For changes in memory; None if nothing of the result can have changed."""
-        return self.program(small=True)
-
-    def program(self, *, small: bool) -> Prepared | None:
+    def change(self, *, small: bool) -> Prepared | None:
         """What brings the view to the end of the range; None if nothing can have changed."""
-        known = all(source.table is not None for source in self.sources.values())
-        if self._definition.layout is None or not known:
+        is_known = len(self._definition.tables) == len(self._definition.sources)
+        if self._definition.layout is None or not is_known:
             return None
-        with kept():
-            return self._program(small=small)
+        return self.programs(small=small).change()
 
-    def _program(self, *, small: bool) -> Prepared | None:
-        layout = self._definition.layout
-        assert layout is not None
-        # Without a change: what one in any source would take.
-        b = self.builder(small=small, changed=self.changed or list(self.sources))
-        if self._stored is None:
-            rows = b.delta(layout.root if layout.groups is None else layout.groups.input)
-            if rows is None:
-                return None
-            program = b.program(rows)
-            return Prepared(program=program, limit=StoredLimit(), compiled=self.compiled(program))
-        change = stored_delta.change(b, layout, self.types)
-        if change is None:
-            return None
-        limit = stored_delta.stored_limit(b, layout, self.types)
-        program = b.program(change, [limit[1]] if limit else [])
-        own = {column.column: column.name for column in layout.columns}
-        stored_limit = StoredLimit(
-            keys=None if limit is None else (own[limit[0]], limit[1], "k0"),
-            origins=tuple((own[c], source) for c, source in stored_delta.stored_origins(layout)),
+    def programs(self, *, small: bool) -> Programs:
+        """The programs for what has changed."""
+        changed = [name for name, source in self.sources.items() if source.change is not None]
+        return Programs(
+            self._definition,
+            # Without a change: what one in any source would take.
+            changed or list(self.sources),
+            stored=self._stored,
+            results=self._memory.get("types", {}),
+            small=small,
+            refused=self._refused if small else "",
         )
-        found = self.compiled(program) if small else Compiled()
-        return Prepared(program=program, limit=stored_limit, compiled=found)
-
-    def compiled(
-        self, program: Program, more: Mapping[str, dict[str, pa.DataType]] | None = None
-    ) -> Compiled:
-        """What can be answered of a program without Spark. `more`: other relations it reads."""
-        if not self._runtime.settings.memory_rows:
-            return Compiled(reason="the setting memory_rows is 0")
-        if not has_known_meaning(self._runtime.spark.session):
-            return Compiled(reason="the session has its own rules for decimals")
-        columns = {
-            number: source.table.columns
-            for number, source in enumerate(self.sources.values())
-            if source.table is not None
-        }
-        stored = [(self.stored_names[c.name], c.type) for c in self._stored or ()]
-        return compiled(program, {**leaves_of(columns, stored), **(more or {})})
 
     @cached_property
-    def types(self) -> dict[str, pa.DataType]:
-        """The types of what is stored, and of averages, by what programs call them."""
-        stored = {self.stored_names[c.name]: c.type for c in self._stored or ()}
-        known = self._memory.get("types", {})
-        return {name: types.parse_type(text) for name, text in known.items()} | stored
+    def _refused(self) -> str:
+        """Why nothing is answered without Spark; empty if some may be."""
+        if not self._runtime.settings.memory_rows:
+            return "the setting memory_rows is 0"
+        if not has_known_meaning(self._runtime.spark.session):
+            return "the session has its own rules for decimals"
+        return ""
 
     @cached_property
     def stored_names(self) -> dict[str, str]:
         """The stored table's columns, and what programs call them."""
         layout = self._definition.layout
         if layout is not None:
-            return {column.name: column.column for column in layout.columns}
+            return names_in_programs(layout)
         return {name: f"c{n}" for n, name in enumerate(self._memory.get("plain", []))}

@@ -36,12 +36,12 @@ from tailrace.views.incremental.layout import Layout, Way
 from tailrace.views.incremental.program import Builder, State
 from tailrace.views.query.moments import moment_text
 from tailrace.views.query.parse import with_tables
-from tailrace.views.query.scope import column_of
 from tailrace.views.reader import reader_of, reader_sql
 from tailrace.views.refresh.apply import Output
 from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
 from tailrace.views.refresh.execution import NeedsSparkError, Run
-from tailrace.views.refresh.planner import FULL, REFUSED, Planner, Prepared, RefreshPlan
+from tailrace.views.refresh.planner import FULL, REFUSED, Planner, RefreshPlan
+from tailrace.views.refresh.programs import Prepared, prepare
 from tailrace.views.refresh.sources import Sources
 from tailrace.views.resolve import definition_at
 
@@ -170,8 +170,9 @@ class Refresh:
 
     # --- programs ---------------------------------------------------------------------------
 
-    def _builder(self, *, small: bool) -> Builder:
-        return self._planner.builder(small=small)
+    def _builder(self) -> Builder:
+        """For queries over all rows, which are Spark's."""
+        return self._planner.programs(small=False).builder()
 
     def _run(self, *, small: bool, alone: bool = False) -> Run:
         sources, stored = self._sources, None
@@ -266,8 +267,8 @@ class Refresh:
             # As it was written: Spark knows better than we how to compute all of a query.
             rows = self._plain_query(run)
             return rows if layout is None else rows.toDF(*layout.names)
-        b = self._builder(small=False)
-        return run.frame(b.program(stored_delta.all_rows(b, layout, known)))
+        b = self._builder()
+        return run.frame(prepare(b.program(stored_delta.all_rows(b, layout, known))))
 
     def _plain_query(self, run: Run) -> DataFrame:
         """The query as it was written, at the end of the range."""
@@ -280,13 +281,13 @@ class Refresh:
         calls = [c for c in layout.calls if isinstance(c.source.call, exp.Avg)]
         if not calls:
             return {}
-        b = self._builder(small=False)
+        b = self._builder()
         below = b.rows(layout.groups.input, State.NEW)
         items = [exp.alias_(c.source.call.copy(), c.source.name) for c in calls]
         query = exp.select(*items).from_(
             exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier("q")))
         )
-        fields = run.frame(b.program(query)).schema.jsonValue()["fields"]
+        fields = run.frame(prepare(b.program(query))).schema.jsonValue()["fields"]
         return {f["name"]: types.from_spark(f["type"]) for f in fields}
 
     # --- again ------------------------------------------------------------------------------
@@ -307,9 +308,7 @@ class Refresh:
         if plan.strategy is Strategy.FULL:
             self._full()
             return
-        planner = self._planner
-        program = planner.small_program if plan.small else planner.program(small=False)
-        self._change(plan.strategy, program, small=plan.small)
+        self._change(plan.strategy, self._planner.change(small=plan.small), small=plan.small)
 
     def _change(self, strategy: Strategy, planned: Prepared | None, *, small: bool) -> None:
         if planned is None:
@@ -321,12 +320,12 @@ class Refresh:
             if strategy is Strategy.APPEND:
                 self._append(run, layout, small=small)
             elif small:
-                found = run.collect(planned.program, planned.compiled, planned.limit)
+                found = run.collect(planned)
                 self._output.change(
                     layout, found, lambda rows: self._again(stack, run, layout, rows)
                 )
             else:
-                frame = run.frame(planned.program, planned.limit)
+                frame = run.frame(planned)
                 self._output.change_frame(
                     layout, frame, lambda rows: self._again_frame(stack, layout, rows)
                 )
@@ -344,15 +343,12 @@ class Refresh:
         return run
 
     def _append(self, run: Run, layout: Layout, *, small: bool) -> None:
-        b = self._builder(small=small)
-        query = stored_delta.appended(b, layout)
-        assert query is not None
-        program = b.program(query)
+        append = self._planner.programs(small=small).append()
         if small:
-            self._output.add(layout, run.collect(program, self._planner.compiled(program)))
+            self._output.add(layout, run.collect(append))
         else:
             names = [column.name for column in layout.columns]
-            self._output.add_frame(run.frame(program), names)
+            self._output.add_frame(run.frame(append), names)
 
     def _again(self, stack: ExitStack, first: Run, layout: Layout, groups: pa.Table) -> pa.Table:
         """The rows of groups whose least or greatest value may have gone.
@@ -365,12 +361,7 @@ class Refresh:
         named = groups.select(list(keys)).rename_columns([f"k{n}" for n in range(len(keys))])
         if keys:
             run.give(stored_delta.GROUPS_AGAIN, named)
-        b = self._builder(small=True)
-        program = b.program(stored_delta.again(b, layout, self._planner.types))
-        kinds = dict(zip(named.column_names, named.schema.types, strict=True))
-        return run.collect(
-            program, self._planner.compiled(program, {stored_delta.GROUPS_AGAIN: kinds})
-        )
+        return run.collect(self._planner.programs(small=True).again(_types_of(named)))
 
     def _again_frame(self, stack: ExitStack, layout: Layout, groups: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -379,8 +370,7 @@ class Refresh:
         keys = stored_delta.again_keys(layout)
         named = [F.col(key).alias(f"k{n}") for n, key in enumerate(keys)]
         run.give_frame(stored_delta.GROUPS_AGAIN, groups.select(*named))
-        b = self._builder(small=False)
-        return run.frame(b.program(stored_delta.again(b, layout, self._planner.types)))
+        return run.frame(self._planner.programs(small=False).again({}))
 
     def _full(self) -> None:
         """Compute all of it, and write what is different."""
@@ -392,24 +382,18 @@ class Refresh:
                 everything = self._all_rows(run, {})
                 self._output.overwrite(everything, list(self._planner.stored_names))
                 return
-            everything = self._all_rows(run, self._planner.types)
-            rows = exp.select(*map(column_of, layout.names)).from_(stored_delta.ALL)
-            program = self._builder(small=False).program(
-                stored_delta.full(layout, rows, self._planner.types)
-            )
+            everything = self._all_rows(run, self._planner.programs(small=False).types)
             bag = replace(layout, way=Way.BAG)
             if (few := self._if_few(everything)) is not None:
                 # One action of Spark, and the difference is found here.
                 small = self._running(stack, small=True)
                 small.give(stored_delta.ALL, few)
-                kinds = dict(zip(few.column_names, few.schema.types, strict=True))
-                found = small.collect(
-                    program, self._planner.compiled(program, {stored_delta.ALL: kinds})
-                )
-                self._output.change(bag, found, _nothing)
+                difference = self._planner.programs(small=True).difference(_types_of(few))
+                self._output.change(bag, small.collect(difference), _nothing)
             else:
                 run.give_frame(stored_delta.ALL, everything)
-                self._output.change_frame(bag, run.frame(program), _nothing)
+                difference = self._planner.programs(small=False).difference({})
+                self._output.change_frame(bag, run.frame(difference), _nothing)
 
     def _if_few(self, rows: DataFrame) -> pa.Table | None:
         """All rows in memory, if there seem to be few, and there are."""
@@ -434,6 +418,10 @@ def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:
     tree = with_tables(made.tree, lambda key: relations[key])
     with spark_faults():
         return run.session.sql(tree.sql("spark"))
+
+
+def _types_of(rows: pa.Table) -> dict[str, pa.DataType]:
+    return dict(zip(rows.column_names, rows.schema.types, strict=True))
 
 
 def _nothing(*_: object) -> DataFrame:

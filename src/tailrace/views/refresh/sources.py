@@ -28,7 +28,7 @@ from tailrace.store.table import scan_at
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import Definition, Input
 from tailrace.views.incremental.program import WEIGHT, State
-from tailrace.views.refresh.planner import Source, key_of
+from tailrace.views.refresh.planner import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,16 +46,16 @@ class Sources:
         # None where there is no earlier version.
         self.since = job.since if changes.kind is Kind.TAIL else None
 
-    @cached_property
+    @property
     def inputs(self) -> dict[str, Input]:
         """By the stored table's name, in the order of their numbers in programs."""
-        return {given.name: given for given in self._definition.inputs.values()}
+        return self._definition.sources
 
     def table(self, name: str, *, wide: bool = False) -> TableInfo:
         """A source's table, with the columns that the view's plan uses, or with all."""
-        table = self.inputs[name].table
+        table = self.inputs[name].table if wide else self._definition.tables[name]
         assert table is not None
-        return table if wide else table.narrowed(self._definition.fields[name])
+        return table
 
     def facts(self) -> dict[str, Source]:
         """What a plan depends on."""
@@ -63,11 +63,9 @@ class Sources:
         return {
             name: Source(
                 rows=lambda name=name: self.end(name, State.NEW).rows,  # type: ignore[misc]
-                table=self.table(name),
-                key=key_of(given),
                 change=_feed_of(changed.get(name)),
             )
-            for name, given in self.inputs.items()
+            for name in self.inputs
         }
 
     def end(self, name: str, state: State, *, wide: bool = False) -> Scan:
