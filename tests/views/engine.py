@@ -292,12 +292,12 @@ def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options:
     assert not wrong, f"{wrong}\n{text.sql('duckdb', pretty=True)}"
 
 
-def _fetch_query(step: Fetch, numbers: Mapping[str, int]) -> exp.Select:
+def _fetch_query(step: Fetch, program: Program) -> exp.Select:
     """A fetch as a query."""
     fields = [
         exp.column(exp.to_identifier(name, quoted=True), table="t") for name in sorted(step.fields)
     ]
-    source = trees.table(f"{step.state}_{numbers[step.source]}", "t")
+    source = trees.table(program.leaf(step.source, step.state).name, "t")
     same = exp.NullSafeEQ(
         this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
         expression=exp.column(step.key, table="k"),
@@ -312,13 +312,13 @@ def as_one_query(program: Program) -> exp.Query:
     """The whole program as one query; its trees are used up."""
     query = program.query
     for step in program.steps:
-        body = _fetch_query(step, program.numbers) if isinstance(step, Fetch) else step.query
+        body = _fetch_query(step, program) if isinstance(step, Fetch) else step.query
         query = query.with_(step.name, as_=body, copy=False)
     return query
 
 
 class StoredView:
-    """A view's stored rows, kept up on DuckDB by the queries of `sink`."""
+    """A view's stored rows, kept up on DuckDB by the queries of `stored_delta`."""
 
     def __init__(self, engine: Engine, query: Query) -> None:
         self.engine = engine

@@ -22,7 +22,7 @@ from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Builder, Fetch, Program
 from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.query.trees import names_in
-from tailrace.views.refresh.compiled import compiled, leaves_of
+from tailrace.views.refresh.compiled import compiled, types_of_leaves
 from tests.support import duck
 from tests.support.tpcds.keys import KEYS
 
@@ -118,8 +118,8 @@ def said(made: Definition, program: Program) -> Compiled:
             kinds[column.column] = types.parse_type(known.sql("spark") if known else "bigint")
         except InvalidError:
             kinds[column.column] = types.parse_type("bigint")
-    columns = {n: g.table.columns for n, g in enumerate(made.inputs.values()) if g.table}
-    return compiled(program, leaves_of(columns, kinds.items()))
+    columns = {name: table.columns for name, table in made.tables.items()}
+    return compiled(program, types_of_leaves(columns, kinds))
 
 
 def trees(program: Program) -> list[exp.Query]:

@@ -51,6 +51,30 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Leaf:
+    """What programs read of a source: its rows at one end of the range, or what came and went."""
+
+    source: str
+    number: int  # of the source
+    state: State | None = None  # None for what came and went, with `_w`
+
+    @property
+    def name(self) -> str:
+        """What queries call it."""
+        return f"{self.state or 'delta'}_{self.number}"
+
+
+def leaves_of(sources: Iterable[str]) -> dict[str, Leaf]:
+    """All leaves of sources in the order of their numbers, by their names."""
+    leaves = [
+        Leaf(source=source, number=number, state=state)
+        for number, source in enumerate(sources)
+        for state in (State.NEW, State.OLD, None)
+    ]
+    return {leaf.name: leaf for leaf in leaves}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Within:
     """Only rows whose columns have values that are in a relation of keys."""
 
@@ -102,7 +126,11 @@ class Program:
 
     steps: tuple[Step, ...]
     query: exp.Query
-    numbers: Mapping[str, int]  # of the sources
+    sources: tuple[str, ...]  # in the order of their numbers
+
+    def leaf(self, source: str, state: State | None) -> Leaf:
+        """What it reads of a source."""
+        return Leaf(source=source, number=self.sources.index(source), state=state)
 
     def trees(self) -> list[exp.Query]:
         """The queries of all steps, and its own."""
@@ -179,7 +207,7 @@ class Builder:
         sideways: bool = True,
     ) -> None:
         """`changed` are the sources with changes; `keys` the fields of their primary keys."""
-        self.numbers = {source: number for number, source in enumerate(sources)}
+        self._sources = tuple(sources)
         self.changed = frozenset(changed)
         self.source_keys = dict(keys or {})
         # Whether what has been read of one input limits what is read of the next.
@@ -319,9 +347,9 @@ class Builder:
         step.fields |= {*scan.fields, *self.source_keys.get(scan.source, ())}
         return step.name
 
-    def leaf(self, source: str, what: str) -> exp.Table:
-        """A source: `new`, `old` or `delta`."""
-        return table(f"{what}_{self.numbers[source]}")
+    def leaf(self, source: str, state: State | None) -> exp.Table:
+        """A source's rows at one end; without a state, what came and went."""
+        return table(Leaf(source=source, number=self._sources.index(source), state=state).name)
 
     def _new_name(self, what: Hashable, hint: str) -> str:
         return self._names.setdefault(what, f"{hint}{len(self._names)}")
@@ -337,4 +365,4 @@ class Builder:
                 waiting += [step.keys] if isinstance(step, Fetch) else names_in(step.query)
         steps = [step for name, step in self._steps.items() if name in needed]
         steps, query = inlined(steps, query)
-        return Program(steps=tuple(steps), query=query, numbers=self.numbers)
+        return Program(steps=tuple(steps), query=query, sources=self._sources)

@@ -16,7 +16,7 @@ from tailrace.spark_sql.duckdb.engine import ColumnTypes
 from tailrace.spark_sql.duckdb.type_rules import BIGINT, INT, DiffersError
 from tailrace.store.schema import Column
 from tailrace.views.incremental import stored_delta
-from tailrace.views.incremental.program import WEIGHT, Fetch, Keys, Program
+from tailrace.views.incremental.program import WEIGHT, Fetch, Keys, Program, leaves_of
 from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.query.trees import names_in
 from tailrace.views.refresh.duckdb_queries import local_query
@@ -58,7 +58,7 @@ def compiled(program: Program, leaves: Mapping[str, ColumnTypes]) -> Compiled:
     compiler = _Compiler(leaves)
     for step in program.steps:
         if isinstance(step, Fetch):
-            source = compiler.known[f"{step.state}_{program.numbers[step.source]}"]
+            source = compiler.known[program.leaf(step.source, step.state).name]
             compiler.known[step.name] = {name: source[name] for name in sorted(step.fields)}
         elif not compiler.add(step.name, step.query) and isinstance(step, Keys):
             more = without_conditions(step.query)
@@ -91,18 +91,17 @@ class _Compiler:
         return True
 
 
-def leaves_of(
-    sources: Iterable[Iterable[Column]], stored: Mapping[str, pa.DataType]
+def types_of_leaves(
+    sources: Mapping[str, Iterable[Column]], stored: Mapping[str, pa.DataType]
 ) -> dict[str, ColumnTypes]:
     """What programs read: each source at both ends and its change, and the stored rows."""
-    leaves: dict[str, ColumnTypes] = {
+    found: dict[str, ColumnTypes] = {
         stored_delta.STORED: {**stored, stored_delta.FILE: BIGINT, stored_delta.POS: BIGINT}
     }
-    for number, columns in enumerate(sources):
-        plain = {column.name: column.type for column in columns}
-        leaves[f"new_{number}"] = leaves[f"old_{number}"] = plain
-        leaves[f"delta_{number}"] = {**plain, WEIGHT: INT}
-    return leaves
+    for leaf in leaves_of(sources).values():
+        plain = {column.name: column.type for column in sources[leaf.source]}
+        found[leaf.name] = plain if leaf.state is not None else {**plain, WEIGHT: INT}
+    return found
 
 
 def without_conditions(query: exp.Query) -> exp.Query | None:

@@ -27,7 +27,7 @@ from tailrace.views.incremental.program import Builder, Program
 from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.query.scope import column_of
 from tailrace.views.query.trees import kept, size
-from tailrace.views.refresh.compiled import Compiled, compiled, leaves_of
+from tailrace.views.refresh.compiled import Compiled, compiled, types_of_leaves
 from tailrace.views.refresh.needed_rows import NO_LIMIT, StoredLimit, fetch_conditions, values_read
 
 NOT_COMPILED = Compiled()
@@ -207,8 +207,8 @@ class Programs:
             return prepare(program, Compiled(reason=self._refused), limit)
         if not self._small:
             return prepare(program, limit=limit)
-        tables = self._definition.tables.values()
-        leaves = leaves_of([table.columns for table in tables], self._stored_types)
+        columns = {name: table.columns for name, table in self._definition.tables.items()}
+        leaves = types_of_leaves(columns, self._stored_types)
         return prepare(program, compiled(program, {**leaves, **(more or {})}), limit)
 
 

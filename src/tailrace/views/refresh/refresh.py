@@ -33,16 +33,17 @@ from tailrace.store.workspace import Commit
 from tailrace.views.definition import VIEW, Definition
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way
-from tailrace.views.incremental.program import Builder, State
+from tailrace.views.incremental.program import Builder, Leaf, State
 from tailrace.views.query.moments import moment_text
 from tailrace.views.query.parse import with_tables
 from tailrace.views.reader import reader_of, reader_sql
 from tailrace.views.refresh.apply import Output
 from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
-from tailrace.views.refresh.execution import NeedsSparkError, Run
+from tailrace.views.refresh.execution import Run
+from tailrace.views.refresh.on_spark import NeedsSparkError
 from tailrace.views.refresh.planner import FULL, REFUSED, Planner, RefreshPlan
 from tailrace.views.refresh.programs import Prepared, prepare
-from tailrace.views.refresh.sources import Sources
+from tailrace.views.refresh.sources import SourceReads, Sources
 from tailrace.views.resolve import definition_at
 
 if TYPE_CHECKING:
@@ -178,16 +179,15 @@ class Refresh:
         sources, stored = self._sources, None
         if "types" in self._memory:
             stored = lambda: self._txn.scan(*split_name(self._table))  # noqa: E731
+        # A query as it was written may name columns that its plan does without.
+        wide = not small and self._is_plain
         return Run(
             self._runtime,
-            sources,
+            SourceReads(sources, in_memory=small, wide=wide),
             stored=stored,
             names=self._planner.stored_names,
-            small=small,
             # A session beside the user's does not know the functions that are registered there.
-            own_session=bool(self.definition.functions),
-            # A query as it was written may name columns that its plan does without.
-            wide=not small and self._is_plain,
+            small=small and not self.definition.functions,
             tiny=sum(changes.rows for changes in sources.changed.values()) <= _TINY_ROWS,
             alone=alone,
             check=self._check_canceled,
@@ -410,11 +410,11 @@ def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:
     """A view's query as Spark itself reads it, at the end of the range."""
     relations = {}
     for key, given in made.inputs.items():
-        leaf = f"new_{names.index(given.name)}"
+        leaf = Leaf(source=given.name, number=names.index(given.name), state=State.NEW).name
         if given.view is not None:
-            relations[key] = run.named(f"v_{leaf}", given.view.reader, leaf)
+            relations[key] = run.view_of(given.view.reader, leaf)
         else:
-            relations[key] = run.name(leaf)
+            relations[key] = run.view(leaf)
     tree = with_tables(made.tree, lambda key: relations[key])
     with spark_faults():
         return run.session.sql(tree.sql("spark"))

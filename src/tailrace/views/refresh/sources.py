@@ -27,7 +27,7 @@ from tailrace.store.schema import CHANGE, TableInfo, split_name
 from tailrace.store.table import scan_at
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import Definition, Input
-from tailrace.views.incremental.program import WEIGHT, State
+from tailrace.views.incremental.program import WEIGHT, Leaf, State, leaves_of
 from tailrace.views.refresh.planner import Source
 
 if TYPE_CHECKING:
@@ -122,6 +122,24 @@ class Sources:
 
     def _columns(self, name: str) -> list[str]:
         return [column.name for column in self.table(name).columns]
+
+
+class SourceReads:
+    """What one run reads of its sources, and how many rows that were."""
+
+    def __init__(self, sources: Sources, *, in_memory: bool, wide: bool) -> None:
+        """`in_memory`: changes are brought there; `wide`: of new rows all columns are read."""
+        self.sources, self._in_memory, self._wide = sources, in_memory, wide
+        self.leaves = leaves_of(sources.inputs)
+        self.rows = 0
+
+    def end(self, source: str, state: State) -> Scan:
+        """A source at one end of the range."""
+        return self.sources.end(source, state, wide=self._wide and state is State.NEW)
+
+    def delta(self, leaf: Leaf) -> pa.Table | None:
+        """What came and went of a source, if it is to be in memory."""
+        return self.sources.delta(leaf.source) if self._in_memory else None
 
 
 def _feed_of(changes: SourceChanges | None) -> Feed | None:

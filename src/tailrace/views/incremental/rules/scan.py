@@ -36,7 +36,7 @@ class ScanRule(Rule):
         fetched = b.fetch(node, State.NEW, by, within.keys, key)
         own = b.source_keys[node.source]
         shown = [column(c, quoted=True) for c in own]
-        inserted = select(shown, b.leaf(node.source, "delta")).where(
+        inserted = select(shown, b.leaf(node.source, None)).where(
             exp.GT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)), copy=False
         )
         kept = select(_items_of(node, "n"), table(fetched, "n"))
@@ -47,14 +47,14 @@ class ScanRule(Rule):
             ]
         )
         kept.append("joins", exp.Join(this=sub(inserted, "d"), side="LEFT", kind="ANTI", on=same))
-        gone = select(_renamed(node), b.leaf(node.source, "delta")).where(
+        gone = select(_renamed(node), b.leaf(node.source, None)).where(
             exp.LT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)), copy=False
         )
         limit = Within(keys=within.keys, pairs=((by, key),))
         return union_all([kept, only_with(gone, limit, node.columns)])
 
     def delta(self, b: Builder, node: Scan) -> exp.Query:
-        return select([*_renamed(node), *items([WEIGHT])], b.leaf(node.source, "delta"))
+        return select([*_renamed(node), *items([WEIGHT])], b.leaf(node.source, None))
 
     def tells_all(self, b: Builder, node: Scan) -> bool:  # noqa: ARG002
         return True

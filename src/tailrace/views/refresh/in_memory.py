@@ -1,0 +1,159 @@
+"""Steps of programs in this process: relations are Arrow tables, and DuckDB answers queries.
+
+What this cannot do, because a query may mean something else to DuckDB or rows are too many, is
+left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tailrace.spark_sql.duckdb.engine import execute
+from tailrace.store import file_lookup, scan
+from tailrace.store.find_rows import Wanted, can_hold, find_rows, prune
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Scan
+from tailrace.views.incremental.program import Fetch, Keys
+from tailrace.views.refresh.arrow_condition import arrow_condition
+from tailrace.views.refresh.needed_rows import StoredLimit
+from tailrace.views.refresh.programs import NOT_COMPILED
+
+if TYPE_CHECKING:
+    from tailrace.views.refresh.sources import SourceReads
+
+# Stored rows up to which all of them are read rather than those that a change can touch.
+_FEW_STORED = 5_000
+
+
+class InMemory:
+    """Relations in memory."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        reads: SourceReads,
+        queries: Mapping[str, exp.Query],
+        elsewhere: Callable[[], Collection[str]],
+    ) -> None:
+        """`queries`: relations that are computed when asked for; `elsewhere`: those on Spark."""
+        self._runtime, self._reads = runtime, reads
+        self._queries, self._elsewhere = queries, elsewhere
+        self.compiled = NOT_COMPILED
+        self.tables: dict[str, pa.Table] = {}
+        # Rows that one step may hold.
+        self.limit = max(runtime.settings.local_rows, runtime.settings.memory_rows)
+
+    def delta(self, name: str) -> pa.Table | None:
+        """A relation's rows, if they are in memory already, or are a change that is to be."""
+        leaf = self._reads.leaves.get(name)
+        if name not in self.tables and leaf is not None and leaf.state is None:
+            rows = self._reads.delta(leaf)
+            if rows is not None:
+                self.tables[name] = rows
+        return self.tables.get(name)
+
+    def rows(self, name: str) -> pa.Table | None:
+        """A relation's rows, if they are in memory or few enough to be brought there."""
+        rows = self.delta(name)
+        if rows is None and name not in self._elsewhere():
+            rows = self.answer(name) if name in self._queries else self._end(name)
+            if rows is not None:
+                self.tables[name] = rows
+        return rows
+
+    def _end(self, name: str) -> pa.Table | None:
+        """All rows of a source at one end of the range, if that is few enough."""
+        leaf = self._reads.leaves.get(name)
+        if leaf is None or leaf.state is None:
+            return None
+        whole = self._reads.end(leaf.source, leaf.state)
+        if whole.rows > self.limit or whole.size > self._runtime.settings.local_bytes:
+            return None
+        self._reads.rows += whole.rows
+        return scan.to_arrow(self._runtime, whole)
+
+    def answer(self, name: str) -> pa.Table | None:
+        """The rows of a step, or of the program's query; None if Spark is needed."""
+        query = self.compiled.queries.get(name)
+        if query is None:
+            return None
+        tables = {}
+        for needed in query.reads:
+            rows = self.rows(needed)
+            if rows is None:
+                return None
+            tables[needed] = rows
+        return execute(query.text, query.types, tables, limit=self.limit)
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def keys(self, step: Keys) -> bool:
+        """Compute keys; False if this is not possible here."""
+        rows = self.answer(step.name)
+        if rows is not None:
+            self.tables[step.name] = rows
+        return rows is not None
+
+    def fetch(self, step: Fetch, source: Scan, condition: exp.Expr | None) -> Scan | None:
+        """Find the rows that have the keys; returns where they are if they are left to Spark."""
+        keys = self.tables.get(step.keys)
+        column = source.table.column(step.own)
+        if keys is None or not can_hold(column.type, keys.column(step.key).type):
+            return source
+        wanted = Wanted(column, keys.column(step.key).combine_chunks())
+        pruned = self._pruned(source, wanted)
+        plain = pa.schema([(c.name, c.type) for c in source.table.columns])
+        where = None if condition is None else arrow_condition(condition, plain)
+        rows = find_rows(self._runtime, pruned, wanted, limit=self.limit, where=where)
+        if rows is None:
+            return pruned
+        self._reads.rows += pruned.rows
+        self.tables[step.name] = rows
+        return None
+
+    def stored(self, whole: Scan, limit: StoredLimit) -> pa.Table | None:
+        """The stored rows with their places, if that is few enough."""
+        small = scan.is_small(whole, self._runtime)
+        if small and whole.rows <= _FEW_STORED:
+            return scan.to_arrow_with_places(self._runtime, whole)
+        for name, values in self._stored_values(limit):
+            column = whole.table.column(name)
+            if not can_hold(column.type, values.type):
+                continue
+            wanted = Wanted(column, values)
+            pruned = self._pruned(whole, wanted)
+            rows = find_rows(self._runtime, pruned, wanted, limit=self.limit, places=True)
+            if rows is not None:
+                return rows
+        return scan.to_arrow_with_places(self._runtime, whole) if small else None
+
+    def _stored_values(self, limit: StoredLimit) -> Iterator[tuple[str, pa.Array]]:
+        """Columns of the stored table, and all values of each that a touched row can have."""
+        if limit.keys is not None and limit.keys[1] in self.tables:
+            column, step, key = limit.keys
+            yield column, self.tables[step].column(key).combine_chunks()
+        for column, sources in limit.origins:
+            values = self._values_of(sources)
+            if values is not None:
+                yield column, values
+
+    def _values_of(self, sources: Sequence[tuple[str, str]]) -> pa.Array | None:
+        """All values of columns of some relations, if those are in memory."""
+        parts = []
+        for relation, column in sources:
+            rows = self.delta(relation)
+            if rows is None:
+                return None
+            parts.append(rows.column(column))
+        chunks = [chunk for part in parts for chunk in part.chunks]
+        return pa.concat_arrays(chunks) if chunks else pa.array([], parts[0].type)
+
+    def _pruned(self, source: Scan, wanted: Wanted) -> Scan:
+        """The files that may have wanted values."""
+        with self._runtime.database.read() as connection:
+            stats = file_lookup.file_stats(connection, source.table, (wanted.column.id,), source.at)
+        return prune(source, wanted, stats)

@@ -1,0 +1,208 @@
+"""Steps of programs on Spark: relations are DataFrames, and temporary views for queries.
+
+Always true: Spark is asked for only when there is something that it has to do.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from tailrace.store import file_lookup, spark_scan
+from tailrace.store.find_rows import Wanted, prune
+from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Scan
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_session import SparkProvider
+from tailrace.views.incremental.program import Fetch, Keys
+from tailrace.views.refresh.in_memory import InMemory
+from tailrace.views.refresh.needed_rows import StoredLimit
+from tailrace.views.refresh.session import small_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tailrace.views.refresh.sources import SourceReads
+
+_numbers = itertools.count()
+_KEY = "tailrace_key"
+
+
+class NeedsSparkError(Exception):
+    """What is in memory has to be given to Spark, but is too large for that."""
+
+
+class OnSpark:
+    """Relations on Spark."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        reads: SourceReads,
+        queries: Mapping[str, exp.Query],
+        memory: InMemory,
+        *,
+        small: bool,
+        tiny: bool,
+        alone: bool,
+    ) -> None:
+        """`memory`: the relations that can be had from there.
+
+        `small`: a session for small plans may be used, and keys are brought into memory; `tiny`:
+        changes are some ten thousand rows; `alone`: they are too many to be handed to Spark.
+        """
+        self._spark, self._small, self._tiny, self._alone = runtime.spark, small, tiny, alone
+        self._runtime = replace(runtime, spark=_SessionOf(self))
+        self._reads, self._queries, self._memory = reads, queries, memory
+        self.frames: dict[str, DataFrame] = {}
+        self._prefix = f"tailrace_{next(_numbers)}_"
+        self._views: set[str] = set()
+        self._persisted: list[DataFrame] = []
+
+    @cached_property
+    def session(self) -> SparkSession:
+        if self._alone:
+            raise NeedsSparkError
+        session = self._spark()
+        return small_session(session, tiny=self._tiny) if self._small else session
+
+    # --- relations --------------------------------------------------------------------------
+
+    def sql(self, query: exp.Query) -> DataFrame:
+        """A query over relations."""
+        tree = query.copy()
+        for table in tree.find_all(exp.Table):
+            table.set("this", exp.to_identifier(self.view(table.name)))
+        return self.session.sql(tree.sql("spark"))
+
+    def view(self, name: str) -> str:
+        """The name under which Spark knows a relation."""
+        full = f"{self._prefix}{name}"
+        if name not in self._views:
+            self.frame(name).createOrReplaceTempView(full)
+            self._views.add(name)
+        return full
+
+    def frame(self, name: str) -> DataFrame:
+        """A relation's rows."""
+        if name not in self.frames:
+            rows = self._memory.delta(name)
+            if rows is not None:
+                # In one partition: what follows then needs no exchange, and is one task.
+                frame = spark_scan.local_frame(self._runtime, rows).coalesce(1)
+            elif name in self._queries:
+                frame = self.sql(self._queries[name])
+            else:
+                frame = self._of_source(name)
+            self.frames[name] = frame
+        return self.frames[name]
+
+    def _of_source(self, name: str) -> DataFrame:
+        leaf = self._reads.leaves[name]
+        if leaf.state is None:
+            return self._reads.sources.delta_frame(leaf.source)
+        whole = self._reads.end(leaf.source, leaf.state)
+        self._reads.rows += whole.rows
+        return spark_scan.to_df(self._runtime, whole)
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def keys(self, step: Keys) -> None:
+        """Compute keys; few of them come into memory."""
+        if self._small:
+            with spark_faults():
+                some = self.sql(step.query).limit(self._memory.limit + 1).toArrow()
+            if some.num_rows <= self._memory.limit:
+                self._memory.tables[step.name] = some
+                return
+        frame = self.sql(step.query).persist()
+        self._persisted.append(frame)
+        self.frames[step.name] = frame
+
+    def fetch(self, step: Fetch, source: Scan) -> None:
+        """Join the rows that have the keys."""
+        if step.keys not in self._memory.tables:
+            source = self._pruned_by_bounds(step, source)
+        self._reads.rows += source.rows
+        rows = spark_scan.to_df(self._runtime, source)
+        self.frames[step.name] = self._with_keys(rows, step.own, step.keys, step.key)
+
+    def stored(self, whole: Scan, limit: StoredLimit) -> DataFrame:
+        """The stored rows that a change can touch, with their places."""
+        rows = spark_scan.to_df(self._runtime, whole, places=True)
+        return rows if limit.keys is None else self._with_keys(rows, *limit.keys)
+
+    def _with_keys(self, rows: DataFrame, column: str, relation: str, key: str) -> DataFrame:
+        """The rows in which a column has one of the values of a relation's."""
+        from pyspark.sql import functions as F
+
+        keys = self.frame(relation).select(F.col(key).alias(_KEY)).distinct()
+        if relation in self._memory.tables:
+            keys = F.broadcast(keys)
+        return rows.join(keys, F.col(f"`{column}`").eqNullSafe(F.col(_KEY)), "left_semi")
+
+    def _pruned_by_bounds(self, step: Fetch, source: Scan) -> Scan:
+        """The files that may have rows between the least and the greatest of the keys."""
+        from pyspark.sql import functions as F
+
+        column = source.table.column(step.own)
+        if not pa.types.is_integer(column.type) and not pa.types.is_date(column.type):
+            return source
+        key = F.col(step.key)
+        with spark_faults():
+            bounds = self.frames[step.keys].agg(
+                F.min(key), F.max(key), F.count(F.when(key.isNull(), 1))
+            )
+            low, high, nulls = bounds.collect()[0]
+        if type(low) is not (dt.date if pa.types.is_date(column.type) else int):
+            return source
+        if pa.types.is_integer(column.type):  # the keys may have a wider type
+            most = np.iinfo(column.type.to_pandas_dtype())
+            low, high = max(low, int(most.min)), min(high, int(most.max))
+            if low > high:
+                return source
+        wanted = _Range(column, pa.array([low, high] + ([None] if nulls else []), column.type))
+        with self._runtime.database.read() as connection:
+            stats = file_lookup.file_stats(connection, source.table, (column.id,), source.at)
+        return prune(source, wanted, stats)
+
+    def close(self) -> None:
+        """Let go of what Spark holds."""
+        # Frames first: a Connect server looks up the names in them once more.
+        for frame in self._persisted:
+            frame.unpersist()
+        for name in self._views:  # none, if Spark was not asked
+            self.session.catalog.dropTempView(f"{self._prefix}{name}")
+
+
+class _SessionOf(SparkProvider):
+    """Gives a run's session."""
+
+    def __init__(self, spark: OnSpark) -> None:
+        super().__init__()
+        self._of = spark
+
+    def __call__(self) -> SparkSession:
+        return self._of.session
+
+
+class _Range(Wanted):
+    """Anything between two values."""
+
+    def may_be_in(self, bounds: Any, nulls: int | None) -> bool:
+        if self.has_null and nulls != 0:
+            return True
+        limits = self._limits
+        return (
+            bounds is None
+            or limits is None
+            or bool(limits[0] <= bounds[1] and bounds[0] <= limits[1])
+        )
