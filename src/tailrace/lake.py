@@ -32,6 +32,7 @@ from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
 from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
+from tailrace.propagation.until_fresh import UntilFresh
 from tailrace.settings import Settings
 from tailrace.store import lookup, outcome
 from tailrace.store import tables as store_tables
@@ -493,10 +494,10 @@ class Lake(Closing):
         check_outside("lake.run_until_fresh()")
         given = seconds(timeout)
         limit = None if given is None else timedelta(seconds=given)
-        with closing(Service(self._runtime, self._heartbeat, eager=True, wanted=wanted)) as service:
+        with closing(UntilFresh(self._runtime, self._heartbeat, wanted)) as service:
             self._services.append(service)
             try:
-                service.run_until_fresh(limit)
+                service.run(limit)
             finally:
                 self._services.remove(service)
 

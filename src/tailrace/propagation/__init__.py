@@ -7,7 +7,7 @@
     iteration, bundle           how: the sources are read once (`shared_reads`), and the consumers
                                 of each bundle run and commit (`outputs`, `versions`, `history`)
     changes, consumer           what the code of a job gets
-    service, node, health       a process that does all this
+    service, node, health       a process that does all this; `until_fresh` while someone waits
     jobs, status, serving       what users call; `registration` and `dropping` behind it
 
 Always true: what an iteration writes and the watermark it reaches are one commit, which compares

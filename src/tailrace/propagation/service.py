@@ -1,48 +1,36 @@
-"""The parts of a node put together, for `serve()` and `run_until_fresh()`.
+"""The parts of a node put together.
 
 A service looks for work, hands it out, and waits for the next reason to look: one turn. `serve()`
-turns on a thread of its own until it is closed, `run_until_fresh()` on the caller's until nothing
-is stale.
+turns on a thread of its own until it is closed; `until_fresh` on the caller's.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
 
-from tailrace.errors import JobFailedError, UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import graph, joblog
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.execution import Execution
 from tailrace.propagation.health import Health
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.housekeeping import Housekeeping
 from tailrace.propagation.iteration import Iterations
-from tailrace.propagation.job import Job, State
+from tailrace.propagation.job import Job
 from tailrace.propagation.maintenance import Maintenance
 from tailrace.propagation.node import Node
 from tailrace.propagation.purging import Purger
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Scheduler
-from tailrace.propagation.status import statuses
 from tailrace.propagation.watch import Watch
-from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
 
 log = get_logger("tailrace.service")
 
-# How often a failing job is tried while someone waits.
-_EAGER_TRIES = 3
 # Seconds between failing wake-ups: at first, doubling; and at most, so that a catalog that is back
 # is noticed soon.
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-# Jobs that someone has stopped on purpose are not waited for.
-_LEFT_ALONE = (State.PAUSED, State.CANCELED)
 
 
 class Service:
@@ -59,9 +47,6 @@ class Service:
     ) -> None:
         settings = runtime.settings
         self._runtime, self._observe_more = runtime, observe
-        self._wanted = wanted
-        self.failures: Counter[int] = Counter()  # by job, in a row
-        self._own_faults: dict[int, str] = {}  # what was wrong with this node, by job
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -98,7 +83,7 @@ class Service:
             fence=self.scheduler.fence,
             eager=eager,
             wanted=wanted,
-            gave_up=self._gave_up if eager else lambda _job: False,
+            gave_up=self._gave_up,
             may_begin=self.health.may_begin,
         )
         self.housekeeping = Housekeeping(runtime, self.runner.advanced)
@@ -167,22 +152,18 @@ class Service:
 
     def _observe(self, job: Job, done: Iteration) -> None:
         if done.error is None:
-            self.failures.pop(job.id, None)
-            self._own_faults.pop(job.id, None)
             self._maintenance.note(job)
-        else:
-            self.failures[job.id] += 1
         self._observe_more(job, done)
+
+    def _gave_up(self, _job: Job) -> bool:
+        """Whether a job is not tried any more."""
+        return False
 
     # --- a node that cannot work ------------------------------------------------------------
 
     def _blame(self, job: Job) -> str | None:
         """Why this node failed a job, if the node is to blame: then it is not the job's failure."""
-        reason = self.health.blame(job.id)
-        if reason is not None:
-            self.failures[job.id] += 1
-            self._own_faults[job.id] = reason
-        return reason
+        return self.health.blame(job.id)
 
     def _lost(self) -> None:
         """Nothing that runs can go on here: release it for other nodes."""
@@ -191,86 +172,6 @@ class Service:
     def _health_changed(self) -> None:
         self.runner.look_at_held()
         self._wake.set()
-
-    # --- until all is fresh -----------------------------------------------------------------
-
-    def _gave_up(self, job: Job) -> bool:
-        return self.failures[job.id] >= _EAGER_TRIES
-
-    def run_until_fresh(self, timeout: timedelta | None) -> None:
-        """Turn until no wanted job is behind; JobFailedError for those that still fail.
-
-        It does not wait for what is written meanwhile, so that it ends beside a busy writer. A
-        chain of jobs gets as many rounds as it is long: each reflects the outputs of the one
-        before.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        done, rounds, target = 0, 1, 0
-        while done < rounds:
-            with self._runtime.database.read() as connection:
-                target = lookup.newest_snapshot(connection)
-            self._run_until(target, deadline, timeout)
-            with self._runtime.database.read() as connection:
-                rounds = graph.longest_chain(connection)  # a job's first run may make it longer
-            done += 1
-        self.scheduler.close(stop=False)
-        self._maintenance.run(deadline)
-        failed = self._behind(target, broken=True)
-        if failed:
-            shown = "; ".join(self._describe(job) for job in failed[:5])
-            raise JobFailedError(f"{len(failed)} of the jobs still fail: {shown}")
-
-    def _run_until(self, target: int, deadline: float | None, timeout: timedelta | None) -> None:
-        while True:
-            wait = self.turn()
-            behind = self._behind(target)
-            running = self.scheduler.running or self.scheduler.waiting
-            elsewhere = [job for job in behind if self._runs_elsewhere(job)]
-            # If something has happened since this turn began, a job may be ready by now.
-            if not behind or not (running or elsewhere or self._wake.is_set()):
-                return
-            if deadline is not None and time.monotonic() >= deadline:
-                names = ", ".join(job.label for job in behind[:5])
-                raise UnavailableError(f"not fresh after {timeout}: still behind: {names}")
-            left = wait if deadline is None else min(wait, deadline - time.monotonic())
-            self._wake.wait(max(0.0, left))
-
-    def _runs_elsewhere(self, job: Job) -> bool:
-        """Whether another node works on a job or on its upstream."""
-        needed = [job, *(entry.job for entry in self.runner.cache.upstream(job))]
-        return any(one.node in self.runner.live for one in needed)
-
-    def _behind(self, target: int, *, broken: bool = False) -> list[Job]:
-        """Jobs that do not reflect a snapshot yet; with `broken`, those that never will."""
-        jobs = []
-        cache = self.runner.cache
-        for entry in list(cache.entries.values()):
-            job = entry.job
-            if not self._wanted(job) or job.state in _LEFT_ALONE:
-                continue
-            upstream = [one.job for one in cache.upstream(job) if not cache.is_settled(one)]
-            held = any(self._is_stuck(one) for one in upstream)
-            if not held and any(one.state in _LEFT_ALONE for one in upstream):
-                continue
-            late = entry.watermark is None or entry.watermark < target
-            behind = cache.is_stale(entry) and late
-            if self._is_stuck(job) or (held and behind):
-                jobs += [job] if broken else []
-            elif behind:
-                jobs.append(job)
-        return jobs
-
-    def _is_stuck(self, job: Job) -> bool:
-        return job.state is State.ERROR or self._gave_up(job)
-
-    def _describe(self, job: Job) -> str:
-        with self._runtime.database.read() as connection:
-            record = joblog.record(connection, job.id)
-            if record is None or record.dropped_at is not None:
-                return f"{job.label} (it was dropped)"
-            (now,) = statuses(connection, [record])
-        reason = self._own_faults.get(job.id) or now.error or now.note or "it was not run"
-        return f"{job.label} ({reason})"
 
     # --- end --------------------------------------------------------------------------------
 
