@@ -292,7 +292,9 @@ def stop(connection: sa.Connection, job_id: int, **values: Any) -> int | None:
     return write(connection, job_id, epoch=_J.epoch + 1, **values)
 
 
-def fail_trigger(connection: sa.Connection, job: Job, error: JobError, again: datetime) -> None:
+def enter_trigger_fault(
+    connection: sa.Connection, job: Job, error: JobError, again: datetime
+) -> None:
     """Enter that a job's trigger raised, and when to ask it again, unless the job has changed."""
     now = record(connection, job.id)
     if now is not None and now.lsn == job.lsn:
@@ -300,7 +302,7 @@ def fail_trigger(connection: sa.Connection, job: Job, error: JobError, again: da
         write(connection, job.id, tries=job.tries + 1, retry_at=again, last=last)
 
 
-def mend_trigger(connection: sa.Connection, job: Job, code: int) -> None:
+def clear_trigger_fault(connection: sa.Connection, job: Job, code: int) -> None:
     """Enter that a job's trigger works again, if the trigger was what had failed."""
     now = record(connection, job.id)
     if now is None or now.lsn != job.lsn or now.last.error is None or now.last.error.code != code:

@@ -56,9 +56,9 @@ class Runner:
         """`live` gives the live nodes; `knows` tells whether a kind of consumer is available here.
 
         `fence` stops what runs with an older epoch than the one given for its job; `eager` ignores
-        triggers and pauses between tries; `wanted` selects the jobs to run, beside their upstream;
-        `gave_up` those not to run any more; `may_begin` those that this node can run at the
-        moment: see `look_at_held`.
+        triggers and pauses between tries; `wanted` selects the jobs to run, with which their
+        upstream comes along; `gave_up` those not to run any more; `may_begin` those that this node
+        can run at the moment: see `look_at_held`.
         """
         self._runtime, self._node_id = runtime, node_id
         self._live_nodes, self._knows, self._fence = live, knows, fence
@@ -233,13 +233,13 @@ class Runner:
         self, connection: sa.Connection, job: Job, error: Exception | None, now: datetime
     ) -> None:
         if error is None:
-            joblog.mend_trigger(connection, job, retry.TRIGGER)
+            joblog.clear_trigger_fault(connection, job, retry.TRIGGER)
             return
         log.warning("trigger failed", job=job.label, error=repr(error)[:500])
         message = f"the trigger failed: {retry.message_of(error)}"
         failure = JobError(code=retry.TRIGGER, message=message, at=str(now))
         pause = retry.pause(job.tries + 1, self._runtime.settings, self._random)
-        joblog.fail_trigger(connection, job, failure, now + pause)
+        joblog.enter_trigger_fault(connection, job, failure, now + pause)
 
     def _is_ready(self, entry: Entry) -> bool:
         job = entry.job
