@@ -1,0 +1,77 @@
+"""Which rows a program needs, told from its queries."""
+
+from __future__ import annotations
+
+from sqlglot import parse_one
+
+from tailrace.views.incremental.program import Fetch, Leaf, Program, Relation, State, leaves_of
+from tailrace.views.refresh.needed_rows import fetch_conditions, values_read
+from tailrace.views.refresh.programs import prepare
+
+FETCH = Fetch(
+    name="f0", source="main.t", state=State.NEW, own="id", keys="k0", key="k0", fields={"id", "a"}
+)
+
+
+def program(query: str, *steps: str) -> Program:
+    relations = [
+        Relation(name=f"r{n}", query=parse_one(text))  # type: ignore[arg-type]
+        for n, text in enumerate(steps)
+    ]
+    return Program(
+        steps=(FETCH, *relations),
+        query=parse_one(query),  # type: ignore[arg-type]
+        sources=("main.t",),
+    )
+
+
+def conditions(query: str, *steps: str) -> dict[str, str | None]:
+    found = fetch_conditions(program(query, *steps))
+    return {name: None if tree is None else tree.sql() for name, tree in found.items()}
+
+
+INNER = "(SELECT a AS a_1 FROM f0) AS q"
+
+
+def test_a_condition_above_a_fetch_is_one_on_its_fields() -> None:
+    query = f"SELECT q.a_1 FROM {INNER} WHERE q.a_1 > 3"
+    assert conditions(query) == {"f0": '"a" > 3'}
+
+
+def test_a_fetch_that_is_used_without_a_condition_has_none() -> None:
+    query = f"SELECT q.a_1 FROM {INNER} WHERE q.a_1 > 3"
+    assert conditions(query, f"SELECT q.a_1 FROM {INNER}") == {"f0": None}
+
+
+def test_conditions_of_several_uses_are_alternatives() -> None:
+    query = f"SELECT q.a_1 FROM {INNER} WHERE q.a_1 > 3"
+    assert conditions(query, query) == {"f0": '"a" > 3'}
+    other = f"SELECT q.a_1 FROM {INNER} WHERE q.a_1 < 1"
+    assert conditions(query, other) == {"f0": '"a" > 3 OR "a" < 1'}
+
+
+def test_a_condition_on_more_than_the_fetch_does_not_count() -> None:
+    joined = f"SELECT q.a_1 FROM {INNER} JOIN k0 ON TRUE WHERE q.a_1 > 3"
+    assert conditions(joined) == {"f0": None}
+    computed = "SELECT q.b FROM (SELECT a + 1 AS b FROM f0) AS q WHERE q.b > 3"
+    assert conditions(computed) == {"f0": None}
+
+
+def test_where_values_are_read_is_told_once_for_each_column() -> None:
+    query = "SELECT a AS a_1 FROM delta_0 UNION ALL SELECT a AS a_1 FROM delta_0"
+    made = program(query, "SELECT b AS a_1 FROM f0", "SELECT a + 1 AS c_2 FROM f0")
+    read = values_read(made, [("shown", "a_1"), ("other", "c_2"), ("third", "nowhere")])
+    assert read == (("shown", (("delta_0", "a"), ("f0", "b"))),)
+
+
+def test_a_program_that_reads_stored_rows_says_so() -> None:
+    assert prepare(program("SELECT a FROM stored")).reads_stored
+    assert not prepare(program("SELECT a FROM f0")).reads_stored
+
+
+def test_a_leaf_has_a_name_of_its_own() -> None:
+    leaves = leaves_of(["main.t", "main.u"])
+    assert set(leaves) == {"new_0", "old_0", "delta_0", "new_1", "old_1", "delta_1"}
+    assert leaves["delta_1"] == Leaf(source="main.u", number=1)
+    assert leaves["old_0"] == Leaf(source="main.t", number=0, state=State.OLD)
+    assert program("SELECT a FROM f0").leaf("main.t", State.NEW) == leaves["new_0"]
