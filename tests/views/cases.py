@@ -7,7 +7,7 @@ from random import Random
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import State
+from tailrace.views.incremental.program import End
 from tailrace.views.query.plan import Query
 from tailrace.views.query.scope import UnsupportedError
 from tests.views.engine import (
@@ -57,6 +57,6 @@ def check(
     """The plan means what DuckDB reads in the query, and its change is right."""
     shown = len(query.outputs)
     b = builder(changed)
-    rows = engine.fetch(as_one_query(b.program(b.rows(query.root, State.NEW))))
+    rows = engine.fetch(as_one_query(b.program(b.rows(query.root, End.NEW))))
     assert bag(row[:shown] for row in rows) == bag(engine.plain(sql, "new")), "the plan is wrong"
     check_delta(engine, query, changed, **options)

@@ -24,9 +24,9 @@ from tailrace.views.incremental.layout import VISIBLE, layout_of
 from tailrace.views.incremental.program import (
     WEIGHT,
     Builder,
+    End,
     Fetch,
     Program,
-    State,
 )
 from tailrace.views.incremental.rules.rule import from_query, union_all, with_weight
 from tailrace.views.query import trees
@@ -216,7 +216,7 @@ class Engine:
     def fetch(self, query: exp.Expression) -> list[Row]:
         return self.connection.execute(query.sql("duckdb", copy=False)).fetchall()
 
-    def plain(self, query: str | exp.Expression, state: str) -> list[Row]:
+    def plain(self, query: str | exp.Expression, end: str) -> list[Row]:
         """A query by DuckDB alone, at one end; its tree, if given, is used up."""
         tree = parsed(query) if isinstance(query, str) else query
         local = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
@@ -224,7 +224,7 @@ class Engine:
             if table.name.lower() not in local:
                 number = list(TABLES).index(table.name.lower())
                 alias = table.alias or table.name
-                table.replace(exp.alias_(exp.to_table(f"{state}_{number}"), alias, table=True))
+                table.replace(exp.alias_(exp.to_table(f"{end}_{number}"), alias, table=True))
         return self.fetch(tree)
 
 
@@ -275,8 +275,8 @@ def check_delta(engine: Engine, query: Query, changed: Iterable[str], **options:
     root = query.root
     columns = list(root.columns)
     parts = [
-        with_weight(b.rows(root, State.OLD), columns, 1),
-        with_weight(b.rows(root, State.NEW), columns, -1),
+        with_weight(b.rows(root, End.OLD), columns, 1),
+        with_weight(b.rows(root, End.NEW), columns, -1),
     ]
     delta = b.delta(root)
     if delta is not None:
@@ -297,7 +297,7 @@ def _fetch_query(step: Fetch, program: Program) -> exp.Select:
     fields = [
         exp.column(exp.to_identifier(name, quoted=True), table="t") for name in sorted(step.fields)
     ]
-    source = trees.table(program.leaf(step.source, step.state).name, "t")
+    source = trees.table(program.leaf(step.source, step.end).name, "t")
     same = exp.NullSafeEQ(
         this=exp.column(exp.to_identifier(step.own, quoted=True), table="t"),
         expression=exp.column(step.key, table="k"),

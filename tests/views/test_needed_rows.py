@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import parse_one
 
-from tailrace.views.incremental.program import Fetch, Leaf, Program, Relation, State, leaves_of
+from tailrace.views.incremental.program import End, Fetch, Leaf, Program, Relation, leaves_of
 from tailrace.views.refresh.needed_rows import fetch_conditions, values_read
 from tailrace.views.refresh.programs import prepare
 
 FETCH = Fetch(
-    name="f0", source="main.t", state=State.NEW, own="id", keys="k0", key="k0", fields={"id", "a"}
+    name="f0", source="main.t", end=End.NEW, own="id", keys="k0", key="k0", fields={"id", "a"}
 )
 
 
@@ -73,5 +73,5 @@ def test_a_leaf_has_a_name_of_its_own() -> None:
     leaves = leaves_of(["main.t", "main.u"])
     assert set(leaves) == {"new_0", "old_0", "delta_0", "new_1", "old_1", "delta_1"}
     assert leaves["delta_1"] == Leaf(source="main.u", number=1)
-    assert leaves["old_0"] == Leaf(source="main.t", number=0, state=State.OLD)
-    assert program("SELECT a FROM f0").leaf("main.t", State.NEW) == leaves["new_0"]
+    assert leaves["old_0"] == Leaf(source="main.t", number=0, end=End.OLD)
+    assert program("SELECT a FROM f0").leaf("main.t", End.NEW) == leaves["new_0"]

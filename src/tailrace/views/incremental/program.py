@@ -43,7 +43,7 @@ WEIGHT = "_w"
 _MOST_NESTED = 20
 
 
-class State(StrEnum):
+class End(StrEnum):
     """Which end of the range a source is read at."""
 
     NEW = "new"
@@ -56,20 +56,20 @@ class Leaf:
 
     source: str
     number: int  # of the source
-    state: State | None = None  # None for what came and went, with `_w`
+    end: End | None = None  # None for what came and went, with `_w`
 
     @property
     def name(self) -> str:
         """What queries call it."""
-        return f"{self.state or 'delta'}_{self.number}"
+        return f"{self.end or 'delta'}_{self.number}"
 
 
 def leaves_of(sources: Iterable[str]) -> dict[str, Leaf]:
     """All leaves of sources in the order of their numbers, by their names."""
     leaves = [
-        Leaf(source=source, number=number, state=state)
+        Leaf(source=source, number=number, end=end)
         for number, source in enumerate(sources)
-        for state in (State.NEW, State.OLD, None)
+        for end in (End.NEW, End.OLD, None)
     ]
     return {leaf.name: leaf for leaf in leaves}
 
@@ -110,7 +110,7 @@ class Fetch:
 
     name: str
     source: str
-    state: State
+    end: End
     own: str  # the field
     keys: str
     key: str  # the column of the keys
@@ -128,9 +128,9 @@ class Program:
     query: exp.Query
     sources: tuple[str, ...]  # in the order of their numbers
 
-    def leaf(self, source: str, state: State | None) -> Leaf:
+    def leaf(self, source: str, end: End | None) -> Leaf:
         """What it reads of a source."""
-        return Leaf(source=source, number=self.sources.index(source), state=state)
+        return Leaf(source=source, number=self.sources.index(source), end=end)
 
     def trees(self) -> list[exp.Query]:
         """The queries of all steps, and its own."""
@@ -225,7 +225,7 @@ class Builder:
     def rows(
         self,
         node: Node,
-        state: State,
+        end: End,
         within: Within | None = None,
         columns: Iterable[str] | None = None,
     ) -> exp.Query:
@@ -237,16 +237,16 @@ class Builder:
         from tailrace.views.incremental.rules import rule_of
 
         if not self.is_changed(node):
-            state = State.NEW
+            end = End.NEW
         if not node.sources:
-            return rule_of(node).rows(self, node, state, within)
-        if node.is_simple and (state is State.NEW or within is None):
+            return rule_of(node).rows(self, node, end, within)
+        if node.is_simple and (end is End.NEW or within is None):
             if columns is not None:
                 more = () if within is None else (own for own, _ in within.pairs)
                 node = self._narrowed(node, {*columns, *more})
-            return rule_of(node).rows(self, node, state, within)
+            return rule_of(node).rows(self, node, end, within)
         name = self.relation(
-            (node, state, within), lambda: rule_of(node).rows(self, node, state, within)
+            (node, end, within), lambda: rule_of(node).rows(self, node, end, within)
         )
         return whole(name, node.columns)
 
@@ -333,23 +333,23 @@ class Builder:
         self._steps[name] = Keys(name=name, query=query, columns=columns)
         return name
 
-    def fetch(self, scan: Scan, state: State, column: str, keys: str, key: str) -> str:
+    def fetch(self, scan: Scan, end: End, column: str, keys: str, key: str) -> str:
         """The name of the rows of a source that have one of the keys."""
         own = scan.fields[scan.columns.index(column)]
-        what = (scan.source, state, own, keys, key)
+        what = (scan.source, end, own, keys, key)
         if what not in self._names:
             name = self._new_name(what, "f")
             self._steps[name] = Fetch(
-                name=name, source=scan.source, state=state, own=own, keys=keys, key=key
+                name=name, source=scan.source, end=end, own=own, keys=keys, key=key
             )
         step = self._steps[self._names[what]]
         assert isinstance(step, Fetch)
         step.fields |= {*scan.fields, *self.source_keys.get(scan.source, ())}
         return step.name
 
-    def leaf(self, source: str, state: State | None) -> exp.Table:
-        """A source's rows at one end; without a state, what came and went."""
-        return table(Leaf(source=source, number=self._sources.index(source), state=state).name)
+    def leaf(self, source: str, end: End | None) -> exp.Table:
+        """A source's rows at one end; without an end, what came and went."""
+        return table(Leaf(source=source, number=self._sources.index(source), end=end).name)
 
     def _new_name(self, what: Hashable, hint: str) -> str:
         return self._names.setdefault(what, f"{hint}{len(self._names)}")

@@ -19,7 +19,7 @@ from tailrace.store.schema import OWN_PREFIX
 from tailrace.views.incremental import averages
 from tailrace.views.incremental.identity import comparable, has_map, shown_apart
 from tailrace.views.incremental.layout import ROWS, VISIBLE, Call, Layout, Way
-from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import affected, column_items, only_with, with_weight
 from tailrace.views.query.plan import origin
 from tailrace.views.query.scope import all_of, any_of, column_of, renamed
@@ -58,11 +58,11 @@ def _greater(tree: exp.Expr, value: int) -> exp.Expr:
 def all_rows(b: Builder, layout: Layout, types: Types, within: Within | None = None) -> exp.Query:
     """The stored table's rows as the query at the end of the range gives them."""
     if layout.way is not Way.MERGE:
-        query = b.rows(layout.root, State.NEW, within)
+        query = b.rows(layout.root, End.NEW, within)
         return from_query(only_with(query, within, layout.root.columns), layout.names)
     groups = layout.groups
     assert groups is not None
-    below = b.rows(groups.input, State.NEW, within)
+    below = b.rows(groups.input, End.NEW, within)
     states = [exp.alias_(exp.Count(this=exp.Star()), ROWS, copy=False)]
     shown = []
     for call in layout.calls:

@@ -15,7 +15,7 @@ from tailrace.views.query.plan import (
     KeyJoin,
     Node,
     OneRow,
-    Output,
+    OutputColumn,
     Project,
     Scan,
     Values,
@@ -43,7 +43,7 @@ class Result:
     """A translated query or subquery."""
 
     node: Node
-    outputs: list[Output]
+    outputs: list[OutputColumn]
     # Conditions on columns of the query around it, which are left for a join to check.
     open: list[exp.Expr] = field(default_factory=list)
     # Whether it is exactly one row, or at most one for each value of what it is joined by.
@@ -375,7 +375,7 @@ class Relations:
         names = aliases or [f"col{n + 1}" for n in range(width)]
         columns = tuple(self.names.new(name) for name in names)
         node = Values(columns=columns, rows=values)
-        outputs = [Output(name=n, column=c) for n, c in zip(names, columns, strict=True)]
+        outputs = [OutputColumn(name=n, column=c) for n, c in zip(names, columns, strict=True)]
         return Result(node=node, outputs=outputs)
 
 
@@ -392,7 +392,7 @@ def _renamed_outputs(result: Result, names: list[str]) -> Result:
     if len(names) != len(result.outputs):
         raise InvalidError(f"{len(names)} names are given for {len(result.outputs)} columns")
     outputs = [
-        Output(name=name, column=output.column)
+        OutputColumn(name=name, column=output.column)
         for name, output in zip(names, result.outputs, strict=True)
     ]
     return replace(result, outputs=outputs)

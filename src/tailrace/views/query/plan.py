@@ -272,7 +272,7 @@ class Limit(Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class OutputColumn:
     """A column of the query's result: what the user calls it, and the plan's column."""
 
     name: str
@@ -284,7 +284,7 @@ class Query:
     """A translated query."""
 
     root: Node
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
 
 
 def users_first(root: Node) -> list[Node]:

@@ -20,7 +20,7 @@ from tailrace.views.query.plan import (
     Aggregate,
     Limit,
     Node,
-    Output,
+    OutputColumn,
     Query,
     SetKind,
     SetOperation,
@@ -152,7 +152,7 @@ class Translator(Relations):
             node = SetOperation(
                 columns=columns, kind=kind, left=nodes[0], right=nodes[1], converted=converted
             )
-        outputs = [Output(name=n, column=c) for n, c in zip(names, columns, strict=True)]
+        outputs = [OutputColumn(name=n, column=c) for n, c in zip(names, columns, strict=True)]
         return Result(node=node, outputs=outputs)
 
     def _combined_column(self, nodes: list[Node], place: int, name: str) -> str:
@@ -310,7 +310,7 @@ class Translator(Relations):
             }
             result.open = [renamed(tree, names) for tree in result.open]
         result.outputs = [
-            Output(name=name, column=column)
+            OutputColumn(name=name, column=column)
             for (name, _), column in zip(late.items, result.node.columns, strict=False)
         ]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Output:
+class StoredTable:
     """A view's stored table in the transaction of a refresh."""
 
     def __init__(self, txn: Transaction, name: str) -> None:

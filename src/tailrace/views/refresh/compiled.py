@@ -58,7 +58,7 @@ def compiled(program: Program, leaves: Mapping[str, ColumnTypes]) -> Compiled:
     compiler = _Compiler(leaves)
     for step in program.steps:
         if isinstance(step, Fetch):
-            source = compiler.known[program.leaf(step.source, step.state).name]
+            source = compiler.known[program.leaf(step.source, step.end).name]
             compiler.known[step.name] = {name: source[name] for name in sorted(step.fields)}
         elif not compiler.add(step.name, step.query) and isinstance(step, Keys):
             more = without_conditions(step.query)
@@ -100,7 +100,7 @@ def types_of_leaves(
     }
     for leaf in leaves_of(sources).values():
         plain = {column.name: column.type for column in sources[leaf.source]}
-        found[leaf.name] = plain if leaf.state is not None else {**plain, WEIGHT: INT}
+        found[leaf.name] = plain if leaf.end is not None else {**plain, WEIGHT: INT}
     return found
 
 

@@ -109,7 +109,7 @@ class Run:
             self._fetch(step, condition)
 
     def _fetch(self, step: Fetch, condition: exp.Expr | None) -> None:
-        whole = self._reads.end(step.source, step.state)
+        whole = self._reads.end(step.source, step.end)
         source = replace(whole, table=whole.table.narrowed(sorted(step.fields)))
         left = self._memory.fetch(step, source, condition)
         if left is not None:

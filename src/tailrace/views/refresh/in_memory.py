@@ -50,7 +50,7 @@ class InMemory:
     def delta(self, name: str) -> pa.Table | None:
         """A relation's rows, if they are in memory already, or are a change that is to be."""
         leaf = self._reads.leaves.get(name)
-        if name not in self.tables and leaf is not None and leaf.state is None:
+        if name not in self.tables and leaf is not None and leaf.end is None:
             rows = self._reads.delta(leaf)
             if rows is not None:
                 self.tables[name] = rows
@@ -68,9 +68,9 @@ class InMemory:
     def _end(self, name: str) -> pa.Table | None:
         """All rows of a source at one end of the range, if that is few enough."""
         leaf = self._reads.leaves.get(name)
-        if leaf is None or leaf.state is None:
+        if leaf is None or leaf.end is None:
             return None
-        whole = self._reads.end(leaf.source, leaf.state)
+        whole = self._reads.end(leaf.source, leaf.end)
         if whole.rows > self.limit or whole.size > self._runtime.settings.local_bytes:
             return None
         self._reads.rows += whole.rows

@@ -107,9 +107,9 @@ class OnSpark:
 
     def _of_source(self, name: str) -> DataFrame:
         leaf = self._reads.leaves[name]
-        if leaf.state is None:
+        if leaf.end is None:
             return self._reads.sources.delta_frame(leaf.source)
-        whole = self._reads.end(leaf.source, leaf.state)
+        whole = self._reads.end(leaf.source, leaf.end)
         self._reads.rows += whole.rows
         return spark_scan.to_df(self._runtime, whole)
 

@@ -33,11 +33,11 @@ from tailrace.store.workspace import Commit
 from tailrace.views.definition import VIEW, Definition
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way
-from tailrace.views.incremental.program import Builder, Leaf, State
+from tailrace.views.incremental.program import Builder, End, Leaf
 from tailrace.views.query.moments import moment_text
 from tailrace.views.query.parse import with_tables
 from tailrace.views.reader import reader_of, reader_sql
-from tailrace.views.refresh.apply import Output
+from tailrace.views.refresh.apply import StoredTable
 from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
 from tailrace.views.refresh.execution import Run
 from tailrace.views.refresh.on_spark import NeedsSparkError
@@ -63,7 +63,7 @@ class Refresh:
         self._options, self._memory = job.options, job.memory
         self._moment = self._runtime.clock.now()
         self._table = str(job.options["table"])
-        self._output = Output(txn, self._table)
+        self._stored_table = StoredTable(txn, self._table)
 
     def run(self) -> str:
         """Bring the stored table to the job's snapshot; returns the strategy."""
@@ -166,7 +166,7 @@ class Refresh:
     def _planner(self) -> Planner:
         sources, stored = self._sources, None
         if "types" in self._memory:
-            stored = self._output.info.columns
+            stored = self._stored_table.info.columns
         return Planner(self._runtime, self.definition, sources.facts(), self._memory, stored)
 
     # --- programs ---------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class Refresh:
         if not calls:
             return {}
         b = self._builder()
-        below = b.rows(layout.groups.input, State.NEW)
+        below = b.rows(layout.groups.input, End.NEW)
         items = [exp.alias_(c.source.call.copy(), c.source.name) for c in calls]
         query = exp.select(*items).from_(
             exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier("q")))
@@ -321,12 +321,12 @@ class Refresh:
                 self._append(run, layout, small=small)
             elif small:
                 found = run.collect(planned)
-                self._output.change(
+                self._stored_table.change(
                     layout, found, lambda rows: self._again(stack, run, layout, rows)
                 )
             else:
                 frame = run.frame(planned)
-                self._output.change_frame(
+                self._stored_table.change_frame(
                     layout, frame, lambda rows: self._again_frame(stack, layout, rows)
                 )
 
@@ -345,10 +345,10 @@ class Refresh:
     def _append(self, run: Run, layout: Layout, *, small: bool) -> None:
         append = self._planner.programs(small=small).append()
         if small:
-            self._output.add(layout, run.collect(append))
+            self._stored_table.add(layout, run.collect(append))
         else:
             names = [column.name for column in layout.columns]
-            self._output.add_frame(run.frame(append), names)
+            self._stored_table.add_frame(run.frame(append), names)
 
     def _again(self, stack: ExitStack, first: Run, layout: Layout, groups: pa.Table) -> pa.Table:
         """The rows of groups whose least or greatest value may have gone.
@@ -380,7 +380,7 @@ class Refresh:
             if layout is None:
                 # Without a plan there is no telling what is different.
                 everything = self._all_rows(run, {})
-                self._output.overwrite(everything, list(self._planner.stored_names))
+                self._stored_table.overwrite(everything, list(self._planner.stored_names))
                 return
             everything = self._all_rows(run, self._planner.programs(small=False).types)
             bag = replace(layout, way=Way.BAG)
@@ -389,11 +389,11 @@ class Refresh:
                 small = self._running(stack, small=True)
                 small.give(stored_delta.ALL, few)
                 difference = self._planner.programs(small=True).difference(_types_of(few))
-                self._output.change(bag, small.collect(difference), _nothing)
+                self._stored_table.change(bag, small.collect(difference), _nothing)
             else:
                 run.give_frame(stored_delta.ALL, everything)
                 difference = self._planner.programs(small=False).difference({})
-                self._output.change_frame(bag, run.frame(difference), _nothing)
+                self._stored_table.change_frame(bag, run.frame(difference), _nothing)
 
     def _if_few(self, rows: DataFrame) -> pa.Table | None:
         """All rows in memory, if there seem to be few, and there are."""
@@ -402,7 +402,9 @@ class Refresh:
             return None
         with spark_faults():
             found = rows.limit(most + 1).toArrow()
-        kinds = [(self._planner.stored_names[c.name], c.type) for c in self._output.info.columns]
+        kinds = [
+            (self._planner.stored_names[c.name], c.type) for c in self._stored_table.info.columns
+        ]
         return found.cast(pa.schema(kinds)) if found.num_rows <= most else None
 
 
@@ -410,7 +412,7 @@ def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:
     """A view's query as Spark itself reads it, at the end of the range."""
     relations = {}
     for key, given in made.inputs.items():
-        leaf = Leaf(source=given.name, number=names.index(given.name), state=State.NEW).name
+        leaf = Leaf(source=given.name, number=names.index(given.name), end=End.NEW).name
         if given.view is not None:
             relations[key] = run.view_of(given.view.reader, leaf)
         else:

@@ -27,7 +27,7 @@ from tailrace.store.schema import CHANGE, TableInfo, split_name
 from tailrace.store.table import scan_at
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import Definition, Input
-from tailrace.views.incremental.program import WEIGHT, Leaf, State, leaves_of
+from tailrace.views.incremental.program import WEIGHT, End, Leaf, leaves_of
 from tailrace.views.refresh.planner import Source
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Sources:
     ) -> None:
         self._definition, self._changes, self._txn, self._job = definition, changes, txn, job
         self._runtime = txn.runtime
-        self._ends: dict[tuple[str, State, bool], Scan] = {}
+        self._ends: dict[tuple[str, End, bool], Scan] = {}
         # None where there is no earlier version.
         self.since = job.since if changes.kind is Kind.TAIL else None
 
@@ -62,27 +62,27 @@ class Sources:
         changed = self.changed
         return {
             name: Source(
-                rows=lambda name=name: self.end(name, State.NEW).rows,  # type: ignore[misc]
+                rows=lambda name=name: self.end(name, End.NEW).rows,  # type: ignore[misc]
                 change=_feed_of(changed.get(name)),
             )
             for name in self.inputs
         }
 
-    def end(self, name: str, state: State, *, wide: bool = False) -> Scan:
+    def end(self, name: str, end: End, *, wide: bool = False) -> Scan:
         """A source at one end of the range."""
-        if (name, state, wide) not in self._ends:
+        if (name, end, wide) not in self._ends:
             given, table = self.inputs[name], self.table(name, wide=wide)
-            label = self._job.to if state is State.NEW else self.since
+            label = self._job.to if end is End.NEW else self.since
             assert label is not None
             if given.view is None:
                 made = scan_at(self._runtime, table, label)
-            elif state is State.NEW and self._txn.acts_for(given.view.job):
+            elif end is End.NEW and self._txn.acts_for(given.view.job):
                 # Refreshed by this very transaction.
                 made = replace(self._txn.scan(*split_name(name)), table=table)
             else:
                 made = scan_at(self._runtime, table, self._version(table, label))
-            self._ends[name, state, wide] = made
-        return self._ends[name, state, wide]
+            self._ends[name, end, wide] = made
+        return self._ends[name, end, wide]
 
     def _version(self, table: TableInfo, label: int) -> int:
         """The commit that made another view what it is at a label."""
@@ -104,7 +104,7 @@ class Sources:
         return {name: source for name, source in changes.items() if source.rows}
 
     def _changes_of_view(self, name: str) -> SourceChanges:
-        feed = difference(self._runtime, self.end(name, State.OLD), self.end(name, State.NEW))
+        feed = difference(self._runtime, self.end(name, End.OLD), self.end(name, End.NEW))
         return SourceChanges(self._runtime, SharedRead(self._runtime, lambda _columns: feed), None)
 
     def delta(self, name: str) -> pa.Table:
@@ -133,9 +133,9 @@ class SourceReads:
         self.leaves = leaves_of(sources.inputs)
         self.rows = 0
 
-    def end(self, source: str, state: State) -> Scan:
+    def end(self, source: str, end: End) -> Scan:
         """A source at one end of the range."""
-        return self.sources.end(source, state, wide=self._wide and state is State.NEW)
+        return self.sources.end(source, end, wide=self._wide and end is End.NEW)
 
     def delta(self, leaf: Leaf) -> pa.Table | None:
         """What came and went of a source, if it is to be in memory."""

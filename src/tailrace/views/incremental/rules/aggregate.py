@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.program import Builder, End, Within
 from tailrace.views.incremental.rules.rule import (
     Rule,
     affected,
@@ -24,9 +24,9 @@ from tailrace.views.query.trees import items, select, sub
 class AggregateRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Aggregate, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: Aggregate, end: End, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.keys))
-        query = b.rows(node.input, state, below)
+        query = b.rows(node.input, end, below)
         calls = [exp.alias_(call.call.copy(), call.name, copy=False) for call in node.calls]
         made = select([*items(node.keys), *calls], sub(query))
         if node.keys:

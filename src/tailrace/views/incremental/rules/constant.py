@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.program import Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule
 from tailrace.views.query.plan import Values
 from tailrace.views.query.trees import items, select
@@ -19,7 +19,7 @@ class ConstantRule(Rule):
         self,
         b: Builder,  # noqa: ARG002
         node: Any,
-        state: State,  # noqa: ARG002
+        end: End,  # noqa: ARG002
         within: Within | None,  # noqa: ARG002
     ) -> exp.Query:
         if isinstance(node, Values):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.program import Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, only_with, same_columns, weighted
 from tailrace.views.query.plan import Explode
 from tailrace.views.query.trees import from_query
@@ -13,9 +13,9 @@ from tailrace.views.query.trees import from_query
 class ExplodeRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Explode, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: Explode, end: End, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.input.columns))
-        made = self._over(node, b.rows(node.input, state, below), weight=False)
+        made = self._over(node, b.rows(node.input, end, below), weight=False)
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
         return only_with(made, within, node.columns) if lost else made
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.program import Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, weighted
 from tailrace.views.query.plan import Filter
 from tailrace.views.query.scope import all_of, conjuncts
@@ -16,8 +16,8 @@ from tailrace.views.query.trees import from_query
 class FilterRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Filter, state: State, within: Within | None) -> exp.Query:
-        return self._over(node, b.rows(node.input, state, within), weight=False)
+    def rows(self, b: Builder, node: Filter, end: End, within: Within | None) -> exp.Query:
+        return self._over(node, b.rows(node.input, end, within), weight=False)
 
     def delta(self, b: Builder, node: Filter) -> exp.Query:
         below = b.delta(node.input)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, affected, difference, only_with
 from tailrace.views.query.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
 from tailrace.views.query.scope import all_of
@@ -35,12 +35,12 @@ class _Placed:
 
     part: Node
     narrow: bool  # whether a condition leaves few of its rows
-    state: State | None = None  # None for what came and went
+    end: End | None = None  # None for what came and went
     limit: Within | None = None
 
     def rows(self, b: Builder, columns: Sequence[str] | None = None) -> exp.Query:
-        if self.state is not None:
-            return b.rows(self.part, self.state, self.limit, columns)
+        if self.end is not None:
+            return b.rows(self.part, self.end, self.limit, columns)
         delta = b.delta(self.part, columns)
         assert delta is not None
         return delta
@@ -101,9 +101,9 @@ class _Tree:
         for other in self._near[sender]:
             limit = self._limits.get((other, sender))
             if limit is not None:
-                placed.append(_Placed(sender, False, State.NEW, limit))
+                placed.append(_Placed(sender, False, End.NEW, limit))
                 if b.is_changed(sender):
-                    placed.append(_Placed(sender, False, State.OLD, limit))
+                    placed.append(_Placed(sender, False, End.OLD, limit))
 
         def every() -> exp.Query:
             return union_all([from_query(one.rows(b, columns), columns) for one in placed])
@@ -126,8 +126,8 @@ class _Tree:
             for part in self._near[one.part]:
                 if part not in came:
                     came[part] = one.part
-                    state = State.NEW if self._node.parts.index(part) < place else State.OLD
-                    placed.append(_Placed(part, False, state, self._limits[one.part, part]))
+                    end = End.NEW if self._node.parts.index(part) < place else End.OLD
+                    placed.append(_Placed(part, False, end, self._limits[one.part, part]))
         return placed
 
 
@@ -136,10 +136,10 @@ class InnerJoinRule(Rule):
 
     # --- rows -------------------------------------------------------------------------------
 
-    def rows(self, b: Builder, node: InnerJoin, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: InnerJoin, end: End, within: Within | None) -> exp.Query:
         if within is None:
             order = self._connected(node, [], narrow=False)
-            return self._joined(b, node, [_Placed(part, False, state) for part in order], None)
+            return self._joined(b, node, [_Placed(part, False, end) for part in order], None)
         same = node.equal
         chain = _Chain()
         held = {
@@ -153,7 +153,7 @@ class InnerJoinRule(Rule):
             limit = self._narrower(b, part, chain, same) or held.get(part)
             if limit is None:
                 limit = self._sideways(b, part, chain, same)
-            chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+            chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
         made = self._joined(b, node, chain.placed, None)
         covered = {own for own, _ in within.pairs} <= {
             c for part in held for c in _all_of(part, same)
@@ -245,9 +245,9 @@ class InnerJoinRule(Rule):
         chain = _Chain([_Placed(changed, _is_narrow(changed))])
         place = node.parts.index(changed)
         for part in self._connected(node, [changed], narrow=True)[1:]:
-            state = State.NEW if node.parts.index(part) < place else State.OLD
+            end = End.NEW if node.parts.index(part) < place else End.OLD
             limit = self._narrower(b, part, chain, same) or self._sideways(b, part, chain, same)
-            chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+            chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
         return self._joined(b, node, chain.placed, WEIGHT)
 
     def touched(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> list[exp.Query]:
@@ -300,7 +300,7 @@ class InnerJoinRule(Rule):
         limit = affected(b, wanted, b.touched(changed, wanted))
         keys = {own: key for own, key in limit.pairs if own in pairs}
         near = Within(keys=limit.keys, pairs=tuple((pairs[c], k) for c, k in keys.items()))
-        rows = b.rows(other, State.NEW, near)
+        rows = b.rows(other, End.NEW, near)
         return [_with_partner(limit, rows, dict(near.pairs), columns)]
 
     def _narrow_partner(
@@ -331,14 +331,14 @@ class InnerJoinRule(Rule):
         """Through the inputs between the one that changed and those that have the columns."""
         found: list[exp.Query] = []
         same = node.equal
-        for state in (State.NEW, State.OLD):
+        for end in (End.NEW, End.OLD):
             chain = _Chain([_Placed(changed, True)])
             order = self._connected(node, [changed], narrow=True)[1:]
             for part in order:
                 if set(columns) <= chain.columns:
                     break
                 limit = self._sideways(b, part, chain, same)
-                chain.placed.append(_Placed(part, _is_narrow(part), state, limit))
+                chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
             found.append(from_query(self._joined(b, node, chain.placed, None), columns))
             if not any(b.is_changed(one.part) for one in chain.placed[1:]):
                 break

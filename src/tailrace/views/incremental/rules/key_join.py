@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, affected, difference, only_with, with_weight
 from tailrace.views.query.plan import JoinKind, KeyJoin
 from tailrace.views.query.scope import all_of, column_of
@@ -27,20 +27,20 @@ _JOINS = {
 class KeyJoinRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: KeyJoin, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: KeyJoin, end: End, within: Within | None) -> exp.Query:
         left_within = right_within = None
         # Of a full join, rows of the right side have no left columns to go by.
         if within is not None and node.kind is not JoinKind.FULL:
             left_within = within.on({c: c for c in node.left.columns})
             if left_within is not None:
                 right_within = left_within.on(dict(node.pairs))
-        left = b.rows(node.left, state, left_within)
+        left = b.rows(node.left, end, left_within)
         if left_within is not None and right_within is None and node.pairs and b.sideways:
             own, other = node.pairs[0]
-            again = b.rows(node.left, state, left_within, [own])
+            again = b.rows(node.left, end, left_within, [own])
             limit = affected(b, [own], [from_query(again, [own])])
             right_within = limit.on({own: other})
-        right = b.rows(node.right, state, right_within)
+        right = b.rows(node.right, end, right_within)
         made = self._joined(node, left, right, weight=False)
         lost = within is not None and (
             left_within is None or len(left_within.pairs) < len(within.pairs)
@@ -69,12 +69,12 @@ class KeyJoinRule(Rule):
         one_sided = node.kind is not JoinKind.FULL and not b.is_changed(node.left)
         if one_sided and b.sideways and len(set(left_keys)) == len(left_keys):
             # Only what the left side has can have become something else.
-            left = only_with(b.rows(node.left, State.NEW, limit), limit, node.left.columns)
+            left = only_with(b.rows(node.left, End.NEW, limit), limit, node.left.columns)
             limit = affected(b, left_keys, [from_query(left, left_keys)])
         terms = []
-        for state, weight in ((State.NEW, 1), (State.OLD, -1)):
-            left = b.rows(node.left, state, limit)
-            right = b.rows(node.right, state, limit.on(dict(node.pairs)))
+        for end, weight in ((End.NEW, 1), (End.OLD, -1)):
+            left = b.rows(node.left, end, limit)
+            right = b.rows(node.right, end, limit.on(dict(node.pairs)))
             # Exactly these keys on both sides: of a full join, a row without its partner would
             # else look as if it had none.
             if node.kind is JoinKind.FULL or len(limit.pairs) > 1:
@@ -93,7 +93,7 @@ class KeyJoinRule(Rule):
             again = b.delta(node.left, [own])
             assert again is not None
             limit = affected(b, [own], [from_query(again, [own])]).on({own: other})
-        right = b.rows(node.right, State.NEW, limit)
+        right = b.rows(node.right, End.NEW, limit)
         return self._joined(node, left, right, weight=True)
 
     def touched(self, b: Builder, node: KeyJoin, columns: Sequence[str]) -> list[exp.Query]:
@@ -110,8 +110,8 @@ class KeyJoinRule(Rule):
         right_keys = [other for _, other in node.pairs]
         own = [key for key, _ in node.pairs]
         limit = affected(b, own, b.touched(node.right, right_keys))
-        for state in (State.NEW, State.OLD):
-            rows = only_with(b.rows(node.left, state, limit), limit, node.left.columns)
+        for end in (End.NEW, End.OLD):
+            rows = only_with(b.rows(node.left, end, limit), limit, node.left.columns)
             found.append(from_query(rows, columns))
         return found
 

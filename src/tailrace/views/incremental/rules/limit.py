@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.program import Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, difference, only_with
 from tailrace.views.query.plan import Limit
 from tailrace.views.query.trees import from_query
@@ -13,8 +13,8 @@ from tailrace.views.query.trees import from_query
 class LimitRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Limit, state: State, within: Within | None) -> exp.Query:
-        made = from_query(b.rows(node.input, state), node.columns)
+    def rows(self, b: Builder, node: Limit, end: End, within: Within | None) -> exp.Query:
+        made = from_query(b.rows(node.input, end), node.columns)
         made = made.order_by(*(tree.copy() for tree in node.order), copy=False)
         if node.count is not None:
             made = made.limit(node.count, copy=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, column_items, only_with
 from tailrace.views.query.plan import OneRow, Project
 from tailrace.views.query.trees import items, select, sub
@@ -20,9 +20,9 @@ def _passed(node: Project) -> dict[str, str]:
 class ProjectRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Project, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: Project, end: End, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(_passed(node))
-        query = b.rows(node.input, state, below)
+        query = b.rows(node.input, end, below)
         shown = column_items(node.items)
         one = isinstance(node.input, OneRow)
         made = exp.Select(expressions=shown) if one else select(shown, sub(query))

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.query.plan import Node, SetOperation, Union
 from tailrace.views.query.scope import all_of
 from tailrace.views.query.trees import (
@@ -26,7 +26,7 @@ from tailrace.views.query.trees import (
 class Rule:
     """How one operator's rows are computed, and how they change; see `Builder`."""
 
-    def rows(self, b: Builder, node: Any, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: Any, end: End, within: Within | None) -> exp.Query:
         raise NotImplementedError
 
     def delta(self, b: Builder, node: Any) -> exp.Query:
@@ -61,8 +61,8 @@ def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Se
 def difference(b: Builder, node: Node, within: Within | None) -> exp.Query:
     """What a node's rows are at the end, less what they were: right for every operator."""
     terms = []
-    for state, weight in ((State.NEW, 1), (State.OLD, -1)):
-        rows = b.rows(node, state, within)
+    for end, weight in ((End.NEW, 1), (End.OLD, -1)):
+        rows = b.rows(node, end, within)
         if within is not None and len(within.pairs) > 1:
             rows = only_with(rows, within, node.columns)
         terms.append(with_weight(rows, node.columns, weight))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import WEIGHT, Builder, State, Within
+from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, only_with
 from tailrace.views.query.plan import Scan
 from tailrace.views.query.scope import all_of
@@ -18,14 +18,14 @@ def _renamed(scan: Scan) -> list[exp.Expr]:
 class ScanRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Scan, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: Scan, end: End, within: Within | None) -> exp.Query:
         if node.source not in b.changed:
-            state = State.NEW
+            end = End.NEW
         if within is None:
-            return select(_renamed(node), b.leaf(node.source, state))
+            return select(_renamed(node), b.leaf(node.source, end))
         own, key = within.pairs[0]
-        if state is State.NEW or node.source not in b.source_keys:
-            name = b.fetch(node, state, own, within.keys, key)
+        if end is End.NEW or node.source not in b.source_keys:
+            name = b.fetch(node, end, own, within.keys, key)
             rows: exp.Query = select(_renamed(node), table(name))
         else:
             rows = self._before(b, node, own, within, key)
@@ -33,7 +33,7 @@ class ScanRule(Rule):
 
     def _before(self, b: Builder, node: Scan, by: str, within: Within, key: str) -> exp.Query:
         """The old rows from the new ones and the change, so that the table is read once."""
-        fetched = b.fetch(node, State.NEW, by, within.keys, key)
+        fetched = b.fetch(node, End.NEW, by, within.keys, key)
         own = b.source_keys[node.source]
         shown = [column(c, quoted=True) for c in own]
         inserted = select(shown, b.leaf(node.source, None)).where(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.program import Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, kept_columns, only_with, weighted
 from tailrace.views.query.plan import Node, Union
 from tailrace.views.query.trees import column, named, select, sub, union_all
@@ -15,12 +15,12 @@ from tailrace.views.query.trees import column, named, select, sub, union_all
 class UnionRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Union, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: Union, end: End, within: Within | None) -> exp.Query:
         parts = []
         for part in node.parts:
             names = kept_columns(node, part)
             below = None if within is None else within.on(names)
-            parts.append(self._named(node, part, b.rows(part, state, below), weight=False))
+            parts.append(self._named(node, part, b.rows(part, end, below), weight=False))
         made = union_all(parts)
         lost = within is not None and any(own in node.converted for own, _ in within.pairs)
         return only_with(made, within, node.columns) if lost else made

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, State, Within
+from tailrace.views.incremental.program import Builder, End, Within
 from tailrace.views.incremental.rules.rule import (
     Rule,
     affected,
@@ -22,9 +22,9 @@ from tailrace.views.query.trees import items, select, sub
 class WindowRule(Rule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Window, state: State, within: Within | None) -> exp.Query:
+    def rows(self, b: Builder, node: Window, end: End, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.partition))
-        query = b.rows(node.input, state, below)
+        query = b.rows(node.input, end, below)
         made = select([*items(node.input.columns), *column_items(node.items)], sub(query))
         lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
         return only_with(made, within, node.columns) if lost else made
