@@ -57,6 +57,29 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Unary(Node):
+    """An operator over one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Binary(Node):
+    """An operator over two inputs that have different parts."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Scan(Node):
     """A source: columns of a table, under this plan's names."""
 
@@ -77,41 +100,26 @@ class Values(Node):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Filter(Node):
+class Filter(Unary):
     """The rows for which a condition is true."""
 
-    input: Node
     condition: exp.Expr
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Project(Node):
+class Project(Unary):
     """A row for each row."""
 
-    input: Node
     items: tuple[Item, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Explode(Node):
+class Explode(Unary):
     """Each row as often as a generator says, with the generator's columns added."""
 
-    input: Node
     call: exp.Expr
     outer: bool
     made: tuple[str, ...]  # the columns that it adds
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,19 +176,13 @@ class JoinKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class KeyJoin(Node):
+class KeyJoin(Binary):
     """A join whose rows depend on whether there is a match: outer, semi or anti."""
 
     kind: JoinKind
-    left: Node
-    right: Node
     # Pairs of columns that must be equal and have a common type, and what else must be true.
     pairs: tuple[tuple[str, str], ...]
     rest: tuple[exp.Expr, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,16 +197,11 @@ class Aggregation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Aggregate(Node):
+class Aggregate(Unary):
     """A row for each group; without keys one row, whatever the input."""
 
-    input: Node
     keys: tuple[str, ...]  # columns of the input
     calls: tuple[Aggregation, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -230,45 +227,29 @@ class SetKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SetOperation(Node):
+class SetOperation(Binary):
     """INTERSECT and EXCEPT."""
 
     kind: SetKind
-    left: Node
-    right: Node
     converted: frozenset[str] = frozenset()  # as of a union
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Window(Node):
+class Window(Unary):
     """Each row with values computed over the rows of its partition."""
 
-    input: Node
     partition: tuple[str, ...]  # columns of the input, which every item is partitioned by
     items: tuple[Item, ...]
     exact: bool
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Limit(Node):
+class Limit(Unary):
     """The first rows in an order; ties are broken by all columns."""
 
-    input: Node
     order: tuple[exp.Expr, ...]  # exp.Ordered over the input's columns
     count: int | None
     offset: int = 0
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,47 +5,27 @@ Sums and counts of the whole query need less than that: see `stored_delta`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlglot import exp
 
-from tailrace.views.incremental.program import Builder, End, Within
-from tailrace.views.incremental.rules.rule import (
-    Rule,
-    affected,
-    difference,
-    only_with,
-    same_columns,
-)
+from tailrace.views.incremental.program import Builder, Within
+from tailrace.views.incremental.rules.rule import GroupRule, affected, difference
 from tailrace.views.query.plan import Aggregate
 from tailrace.views.query.trees import items, select, sub
 
 
-class AggregateRule(Rule):
+class AggregateRule(GroupRule):
     """See the module."""
 
-    def rows(self, b: Builder, node: Aggregate, end: End, within: Within | None) -> exp.Query:
-        below = None if within is None else within.on(same_columns(node.keys))
-        query = b.rows(node.input, end, below)
+    def by(self, node: Aggregate) -> tuple[str, ...]:
+        return node.keys
+
+    def over(self, node: Aggregate, query: exp.Query) -> exp.Select:
         calls = [exp.alias_(call.call.copy(), call.name, copy=False) for call in node.calls]
-        made = select([*items(node.keys), *calls], sub(query))
-        if node.keys:
-            made = made.group_by(*items(node.keys), copy=False)
-        lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
-        return only_with(made, within, node.columns) if lost else made
+        groups = select([*items(node.keys), *calls], sub(query))
+        return groups.group_by(*items(node.keys), copy=False) if node.keys else groups
 
     def delta(self, b: Builder, node: Aggregate) -> exp.Query:
-        if not node.keys:
-            return difference(b, node, None)
-        return difference(b, node, affected_groups(b, node))
-
-    def touched(self, b: Builder, node: Aggregate, columns: Sequence[str]) -> list[exp.Query]:
-        if set(columns) <= set(node.keys):
-            return b.touched(node.input, columns)
-        return super().touched(b, node, columns)
-
-    def tells(self, b: Builder, node: Aggregate, columns: Sequence[str]) -> bool:
-        return set(columns) <= set(node.keys) and b.tells(node.input, columns)
+        return difference(b, node, affected_groups(b, node) if node.keys else None)
 
 
 def affected_groups(b: Builder, node: Aggregate) -> Within:

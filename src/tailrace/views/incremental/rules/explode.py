@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tailrace.views.incremental.program import Builder, End, Within
-from tailrace.views.incremental.rules.rule import Rule, only_with, same_columns, weighted
+from tailrace.views.incremental.rules.rule import Rule, same_columns, weighted, with_rest
 from tailrace.views.query.plan import Explode
 from tailrace.views.query.trees import from_query
 
@@ -16,8 +16,7 @@ class ExplodeRule(Rule):
     def rows(self, b: Builder, node: Explode, end: End, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.input.columns))
         made = self._over(node, b.rows(node.input, end, below), weight=False)
-        lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
-        return only_with(made, within, node.columns) if lost else made
+        return with_rest(made, within, below, node.columns)
 
     def delta(self, b: Builder, node: Explode) -> exp.Query:
         below = b.delta(node.input)

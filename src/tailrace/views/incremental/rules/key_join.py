@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
-from tailrace.views.incremental.rules.rule import Rule, affected, difference, only_with, with_weight
+from tailrace.views.incremental.rules.rule import (
+    Rule,
+    affected,
+    difference,
+    only_with,
+    with_rest,
+    with_weight,
+)
 from tailrace.views.query.plan import JoinKind, KeyJoin
 from tailrace.views.query.scope import all_of, column_of
 from tailrace.views.query.trees import from_query, items, select, sub, union_all
@@ -42,10 +49,7 @@ class KeyJoinRule(Rule):
             right_within = limit.on({own: other})
         right = b.rows(node.right, end, right_within)
         made = self._joined(node, left, right, weight=False)
-        lost = within is not None and (
-            left_within is None or len(left_within.pairs) < len(within.pairs)
-        )
-        return only_with(made, within, node.columns) if lost else made
+        return with_rest(made, within, left_within, node.columns)
 
     def _joined(
         self, node: KeyJoin, left: exp.Query, right: exp.Query, *, weight: bool

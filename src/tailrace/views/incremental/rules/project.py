@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
-from tailrace.views.incremental.rules.rule import Rule, column_items, only_with
+from tailrace.views.incremental.rules.rule import Rule, column_items, with_rest
 from tailrace.views.query.plan import OneRow, Project
 from tailrace.views.query.trees import items, select, sub
 
@@ -26,8 +26,7 @@ class ProjectRule(Rule):
         shown = column_items(node.items)
         one = isinstance(node.input, OneRow)
         made = exp.Select(expressions=shown) if one else select(shown, sub(query))
-        lost = within is not None and (below is None or len(below.pairs) < len(within.pairs))
-        return only_with(made, within, node.columns) if lost else made
+        return with_rest(made, within, below, node.columns)
 
     def delta(self, b: Builder, node: Project) -> exp.Query:
         below = b.delta(node.input)

@@ -46,6 +46,31 @@ class Rule:
         return False
 
 
+class GroupRule(Rule):
+    """Of an operator whose rows follow from all input rows with the same values of columns."""
+
+    def by(self, node: Any) -> tuple[str, ...]:
+        """The columns."""
+        raise NotImplementedError
+
+    def over(self, node: Any, query: exp.Query) -> exp.Select:
+        """The operator over rows of its input."""
+        raise NotImplementedError
+
+    def rows(self, b: Builder, node: Any, end: End, within: Within | None) -> exp.Query:
+        below = None if within is None else within.on(same_columns(self.by(node)))
+        rows = self.over(node, b.rows(node.input, end, below))
+        return with_rest(rows, within, below, node.columns)
+
+    def touched(self, b: Builder, node: Any, columns: Sequence[str]) -> list[exp.Query]:
+        if set(columns) <= set(self.by(node)):
+            return b.touched(node.input, columns)
+        return super().touched(b, node, columns)
+
+    def tells(self, b: Builder, node: Any, columns: Sequence[str]) -> bool:
+        return set(columns) <= set(self.by(node)) and b.tells(node.input, columns)
+
+
 def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
     """Columns, with the weight if rows have one."""
     return (*columns, WEIGHT) if weight else tuple(columns)
@@ -89,6 +114,15 @@ def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -
     made = select(items(columns, "q"), sub(query))
     made.append("joins", join)
     return made
+
+
+def with_rest(
+    query: exp.Query, within: Within | None, below: Within | None, columns: Sequence[str]
+) -> exp.Query:
+    """The rows of a query that have the keys, of which inputs were asked for those `below`."""
+    if within is None or (below is not None and len(below.pairs) == len(within.pairs)):
+        return query
+    return only_with(query, within, columns)
 
 
 def same_columns(columns: Sequence[str]) -> dict[str, str]:
