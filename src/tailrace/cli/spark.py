@@ -8,8 +8,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from tailrace.cli.printing import console
 
@@ -24,19 +25,27 @@ class CancelledError(Exception):
 
 
 @contextmanager
+def stderr_aside() -> Iterator[tuple[IO[bytes], IO[str]]]:
+    """Redirect standard error, of child processes too: yields where it goes, and the real one."""
+    sys.stderr.flush()
+    with (
+        tempfile.TemporaryFile() as aside,
+        os.fdopen(os.dup(2), "w", encoding="utf-8") as real,
+    ):
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield aside, real
+        finally:
+            sys.stderr.flush()
+            os.dup2(real.fileno(), 2)
+
+
+@contextmanager
 def _quietly(doing: Callable[[str], None]) -> Iterator[None]:
     """Send what the JVM prints, now and later, to a file that nobody reads."""
     doing("starting Spark")
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as aside:
-        os.dup2(aside.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
+    with stderr_aside():
+        yield
     # What Spark would log of a wrong query is in the error that we show.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     doing("working")
@@ -50,37 +59,39 @@ def working(lake: Lake) -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Do something on a thread that ends with the process."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  (it is raised to whoever asks)
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
 def cancellable(lake: Lake, work: Callable[[], T]) -> T:
     """Work in a thread, so that Ctrl-C reaches us and cancels Spark's jobs.
 
     The session stays; CancelledError is raised once the work has ended.
     """
-    box: dict[str, Any] = {}
-    ended = threading.Event()  # not `join`: interrupted by Ctrl-C, it takes the thread for dead
-
-    def run() -> None:
-        try:
-            box["value"] = work()
-        except BaseException as error:  # noqa: BLE001  (raised again where it is waited for)
-            box["error"] = error
-        finally:
-            ended.set()
-
-    threading.Thread(target=run, daemon=True).start()
+    future = in_background(work)
     cancelled = False
-    while not ended.is_set():
+    while not future.done():
         try:
-            ended.wait(0.1)
+            wait([future], 0.1)
         except KeyboardInterrupt:
             if cancelled:
                 raise
             cancelled = True
         if cancelled:  # again and again: Spark may be starting, or between two jobs
             _cancel(lake)
-    if "error" in box:
-        raise CancelledError if cancelled else box["error"]
-    value: T = box["value"]  # even after Ctrl-C: what was done is done, and has to be said
-    return value
+    if cancelled and future.exception() is not None:
+        raise CancelledError
+    return future.result()  # even after Ctrl-C: what was done is done, and has to be said
 
 
 def _cancel(lake: Lake) -> None:

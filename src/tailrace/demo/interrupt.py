@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Protocol, TypeVar
@@ -23,21 +22,6 @@ class Closable(Protocol):
 
 
 C = TypeVar("C", bound=Closable)
-T = TypeVar("T")
-
-
-def in_background(work: Callable[[], T]) -> Future[T]:
-    """Do something on a thread that ends with the process."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  (it is raised to whoever asks)
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 @contextmanager

@@ -19,13 +19,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.cli.spark import in_background
 from tailrace.demo import derived, shop, tables, texts
 from tailrace.demo.check import check_all
 from tailrace.demo.child import Child, start_from
 from tailrace.demo.cost import recompute_seconds
 from tailrace.demo.freshness import Watcher, refreshes
-from tailrace.demo.interrupt import closing, first_only_sets, in_background, terminable
-from tailrace.demo.quiet import stderr_aside
+from tailrace.demo.interrupt import closing, first_only_sets, terminable
+from tailrace.demo.quiet import quietly
 from tailrace.demo.result import Result, document
 from tailrace.demo.screen import Screen
 from tailrace.demo.searches import Search, typical_seconds
@@ -58,7 +59,7 @@ def play(*, seconds: float, scale: float, keep: str | Path | None, output: str) 
         raise InvalidError(f"the live part takes from 1 second to a day, not {seconds:g} seconds")
     sizes = shop.Sizes.of(scale)
     try:
-        with terminable(), stderr_aside() as stderr, _place(keep) as place:
+        with terminable(), quietly() as stderr, _place(keep) as place:
             screen = Screen(stderr if output == "json" else sys.stdout)
             try:
                 with closing(connect(place, settings=_SETTINGS)) as lake:

@@ -6,27 +6,20 @@ contents are kept if something goes wrong. Python's own `sys.stderr` goes there 
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from tailrace.cli.spark import stderr_aside
 from tailrace.errors import InvalidError
-
-_STDERR = 2
 
 
 @contextmanager
-def stderr_aside() -> Iterator[IO[str]]:
+def quietly() -> Iterator[IO[str]]:
     """Redirect standard error; yields the real one, for messages."""
-    sys.stderr.flush()
-    with (
-        tempfile.TemporaryFile() as aside,
-        os.fdopen(os.dup(_STDERR), "w", encoding="utf-8") as real,
-    ):
-        os.dup2(aside.fileno(), _STDERR)
+    with stderr_aside() as (aside, real):
         try:
             yield real
         except InvalidError:
@@ -34,9 +27,6 @@ def stderr_aside() -> Iterator[IO[str]]:
         except Exception:
             _keep(aside, real)
             raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(real.fileno(), _STDERR)
 
 
 def _keep(aside: IO[bytes], real: IO[str]) -> None:
