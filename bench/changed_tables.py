@@ -67,8 +67,8 @@ def copy_tables(lake: tailrace.Lake, start: int, end: int) -> None:
         ).scalar_one()
         next_id = connection.execute(sa.select(sa.func.max(dl.snapshot.c.next_catalog_id))).scalar()
         for table in COPIED:
-            found = connection.execute(sa.select(table).where(table.c.table_id == first)).mappings()
-            for row in found.all():
+            rows = connection.execute(sa.select(table).where(table.c.table_id == first)).mappings()
+            for row in rows.all():
                 copies = [_named(dict(row), next_id, n - start, n) for n in range(start, end)]
                 connection.execute(sa.insert(table), copies)
         connection.execute(

@@ -48,8 +48,8 @@ def _feed(lake: tailrace.Lake, name: str, rows: int, batch: int, kind: str) -> t
         after = table.upsert(data.orders_rows(ids, version=number + 10))
 
         def read() -> None:
-            found = table.changes(before, after).toArrow()
-            assert found.num_rows == 2 * ROWS, found.num_rows
+            changes = table.changes(before, after).toArrow()
+            assert changes.num_rows == 2 * ROWS, changes.num_rows
 
         return read
 

@@ -60,9 +60,9 @@ def _integers(text: str) -> tuple[int, ...]:
 
 def _some_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
-        found = tuple(text.split(","))
-        if not set(found) <= set(known):
+        chosen = tuple(text.split(","))
+        if not set(chosen) <= set(known):
             raise argparse.ArgumentTypeError(f"known are {', '.join(known)}")
-        return found
+        return chosen
 
     return parse

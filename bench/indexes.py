@@ -65,13 +65,13 @@ class _Text:
         writer.wait_merging_threads()
         return index
 
-    def search_alone(self, made: tantivy.Index, _: tailrace.Index) -> Callable[[Any], object]:
-        made.reload()
-        searcher = made.searcher()
+    def search_alone(self, index: tantivy.Index, _: tailrace.Index) -> Callable[[Any], object]:
+        index.reload()
+        searcher = index.searcher()
 
         def search(query: str) -> object:
-            found = searcher.search(made.parse_query(query, ["body"]), 10).hits
-            return [searcher.doc(address)["id"] for _, address in found]
+            hits = searcher.search(index.parse_query(query, ["body"]), 10).hits
+            return [searcher.doc(address)["id"] for _, address in hits]
 
         return search
 
@@ -83,11 +83,11 @@ class _Text:
     def lance(self, rows: pa.Table, tail: pa.Table, place: Path) -> Callable[[Any], object]:
         import lance
 
-        made = lance.write_dataset(rows, str(place))
-        made.create_scalar_index("body", "INVERTED")
+        written = lance.write_dataset(rows, str(place))
+        written.create_scalar_index("body", "INVERTED")
         lance.write_dataset(tail, str(place), mode="append")
-        found = lance.dataset(str(place))
-        return lambda query: found.scanner(
+        dataset = lance.dataset(str(place))
+        return lambda query: dataset.scanner(
             columns=["id"], full_text_query=query, limit=10
         ).to_table()
 
@@ -129,15 +129,15 @@ class _Vectors:
         index.referenced_objects = [quantizer]
         return index
 
-    def search_alone(self, made: Any, ours: tailrace.Index) -> Callable[[Any], object]:
+    def search_alone(self, index: Any, ours: tailrace.Index) -> Callable[[Any], object]:
         """With as many lists as ours looks at."""
         used = ours.find(self.queries()[0]).reader.state.parts.newest_centroids
-        made.nprobe = used.probes if used else made.nlist
+        index.nprobe = used.probes if used else index.nlist
 
         def search(query: Any) -> object:
             vector = query.reshape(1, -1).copy()
             faiss.normalize_L2(vector)
-            return made.search(vector, 10)
+            return index.search(vector, 10)
 
         return search
 
@@ -149,12 +149,12 @@ class _Vectors:
 
         fixed = pa.list_(pa.float32(), DIMENSION)
         shape = pa.schema([("id", pa.int64()), ("v", fixed)])
-        made = lance.write_dataset(rows.cast(shape), str(place))
+        written = lance.write_dataset(rows.cast(shape), str(place))
         lists = int(len(rows) ** 0.5)
-        made.create_index("v", "IVF_FLAT", metric="cosine", num_partitions=lists)
+        written.create_index("v", "IVF_FLAT", metric="cosine", num_partitions=lists)
         lance.write_dataset(tail.cast(shape), str(place), mode="append")
-        found = lance.dataset(str(place))
-        return lambda query: found.scanner(
+        dataset = lance.dataset(str(place))
+        return lambda query: dataset.scanner(
             columns=["id"], nearest={"column": "v", "q": query, "k": 10, "nprobes": lists // 12}
         ).to_table()
 

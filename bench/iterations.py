@@ -94,5 +94,5 @@ def _bytes_read(bench: Bench) -> int:
     """What Spark has read of files so far, by Hadoop's own count: no shuffles, no caches."""
     time.sleep(0.05)  # the last task's end
     jvm: Any = bench.spark.sparkContext._jvm
-    found = jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
-    return sum(one.getBytesRead() for one in found if one.getScheme() == "file")
+    statistics = jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
+    return sum(one.getBytesRead() for one in statistics if one.getScheme() == "file")

@@ -117,13 +117,13 @@ class Site:
     def recompute(self, name: str) -> str:
         """What somebody without views does: the query's rows into a new table; its name."""
         self._recomputes += 1
-        made = f"recompute_{self._recomputes}"
+        table = f"recompute_{self._recomputes}"
         for source in _sources(self.texts[name]):
             self.lake.table(source).to_df().createOrReplaceTempView(source)
         frame = self.bench.spark.sql(self.texts[name])
         with self.lake.transaction() as txn:
-            txn.create_table(made, frame.schema).append(frame)
-        return made
+            txn.create_table(table, frame.schema).append(frame)
+        return table
 
     def measure(self, name: str) -> Measured:
         before = _jobs(self.bench)
@@ -132,10 +132,14 @@ class Site:
         jobs = _jobs(self.bench) - before
         fulls: list[float] = []
         while len(fulls) < FULLS and sum(fulls) < PATIENCE:
-            made: list[str] = []
-            fulls.append(timing.seconds(lambda made=made: made.append(self.recompute(name))))
-            rows = self.lake.table(made[0]).to_arrow()
-            self.lake.drop_table(made[0])
+            recomputed: list[str] = []
+            fulls.append(
+                timing.seconds(
+                    lambda recomputed=recomputed: recomputed.append(self.recompute(name))
+                )
+            )
+            rows = self.lake.table(recomputed[0]).to_arrow()
+            self.lake.drop_table(recomputed[0])
         return Measured(
             name=name,
             refresh=refresh,
@@ -178,26 +182,26 @@ def _measure(bench: Bench, site: Site, scale: float) -> Iterator[Row]:
         for fraction in bench.choice.fractions:
             change = site.change(fraction, kind)
             title = f"{fraction * 100:g} % {kind}, scale {scale:g}"
-            found = []
+            measured = []
             for name in site.views:
-                found.append(site.measure(name))
-                yield found[-1].row(title)
+                measured.append(site.measure(name))
+                yield measured[-1].row(title)
             summed = f"{title} ({report.count(change.lines)} lines)"
             target = TARGETS.get((kind, fraction)) if scale == TARGET_SCALE else None
-            yield from _summary(summed, found, target)
+            yield from _summary(summed, measured, target)
 
 
-def _summary(title: str, found: list[Measured], target: float | None) -> Iterator[Row]:
-    mean = math.exp(statistics.fmean(math.log(one.faster) for one in found))
+def _summary(title: str, measured: list[Measured], target: float | None) -> Iterator[Row]:
+    mean = math.exp(statistics.fmean(math.log(one.faster) for one in measured))
     yield Row(
-        what=f"refresh, geometric mean of {len(found)} views, {title}",
-        measured=report.duration(sum(one.refresh for one in found)),
-        compared=f"recompute {report.duration(sum(one.full for one in found))}",
+        what=f"refresh, geometric mean of {len(measured)} views, {title}",
+        measured=report.duration(sum(one.refresh for one in measured)),
+        compared=f"recompute {report.duration(sum(one.full for one in measured))}",
         ratio=mean,
         target="" if target is None else f"≥ {target:g}{report.TIMES}",
         met=None if target is None else mean >= target,
     )
-    worst = min(found, key=lambda one: one.faster)
+    worst = min(measured, key=lambda one: one.faster)
     yield Row(
         what=f"… the worst of them, {worst.name}",
         measured=report.duration(worst.refresh),
@@ -266,8 +270,8 @@ def _missed(row: Row) -> Row:
 
 def _sources(query: str) -> list[str]:
     """The lake's tables that a query reads."""
-    found = sqlglot.parse_one(query, read="spark").find_all(exp.Table)
-    return sorted({table.name for table in found} & set(tables.TABLES))
+    named = sqlglot.parse_one(query, read="spark").find_all(exp.Table)
+    return sorted({table.name for table in named} & set(tables.TABLES))
 
 
 def _jobs(bench: Bench) -> int:
