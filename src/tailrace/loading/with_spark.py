@@ -7,12 +7,10 @@ part and line; `spark_keys` compares keys, and the table's own write path sorts.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,17 +28,12 @@ from tailrace.loading.tasks import LoadTask, TaskResult, misfits_in, misfits_of,
 from tailrace.store.files import DataFile, Op
 from tailrace.store.parquet import FileWriter, new_object_name
 from tailrace.store.runtime import Runtime
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_tasks import run_tasks
 from tailrace.store.write import Written
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Spark jobs that read the parts: each is a step of the progress that users see.
 _WAVES = 16
 _LEAST_TASKS = 2  # of a job
-
-Batches = Iterable[pa.RecordBatch]
 
 
 def load_with_spark(plan: LoadPlan) -> Outcome:
@@ -160,7 +153,7 @@ def _run(
     waves = [groups[at : at + size] for at in range(0, len(groups), size)]
     all_results: list[TaskResult] = []
     with ThreadPoolExecutor(max_workers=max(1, len(waves))) as pool:
-        running = {pool.submit(_run_wave, spark, task, wave): wave for wave in waves}
+        running = {pool.submit(run_tasks, spark, task.run, wave): wave for wave in waves}
         try:
             for done in as_completed(running):
                 results = done.result()
@@ -174,23 +167,3 @@ def _run(
             task.stop.put_up()
             raise
     return sorted(all_results, key=lambda result: min(result.ends, default=0))
-
-
-def _run_wave(spark: SparkSession, task: LoadTask, wave: list[list[Part]]) -> list[TaskResult]:
-    numbers = spark.range(0, len(wave), 1, len(wave))
-    with spark_faults():
-        pickled = numbers.mapInArrow(_work(task, wave), "result binary").toArrow()
-    return [
-        pickle.loads(result)  # noqa: S301  (from our own workers)
-        for result in pickled.column(0).to_pylist()
-    ]
-
-
-def _work(task: LoadTask, wave: list[list[Part]]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result = pickle.dumps(task.run(wave[number]))
-                yield pa.RecordBatch.from_arrays([pa.array([result])], names=["result"])
-
-    return run
