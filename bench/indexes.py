@@ -131,7 +131,7 @@ class _Vectors:
 
     def search_alone(self, index: Any, ours: tailrace.Index) -> Callable[[Any], object]:
         """With as many lists as ours looks at."""
-        used = ours.find(self.queries()[0]).reader.state.parts.newest_centroids
+        used = ours.find(self.queries()[0]).reader.snapshot.parts.newest_centroids
         index.nprobe = used.probes if used else index.nlist
 
         def search(query: Any) -> object:
