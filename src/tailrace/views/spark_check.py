@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def check_with_spark(session: Any, made: Definition) -> None:
+def check_with_spark(session: Any, definition: Definition) -> None:
     """Let Spark read a query over empty tables of the right types."""
     from pyspark.errors import AnalysisException
 
@@ -24,7 +24,7 @@ def check_with_spark(session: Any, made: Definition) -> None:
     names: list[str] = []
     try:
         with spark_faults():
-            _empty(session, made, prefix, names).schema  # noqa: B018  (reading it is the check)
+            _empty(session, definition, prefix, names).schema  # noqa: B018  (reading it is the check)
     except AnalysisException as error:
         first = str(error).partition(";")[0].partition("\n")[0]
         raise InvalidError(f"Spark cannot read the query: {first}") from error
@@ -33,12 +33,12 @@ def check_with_spark(session: Any, made: Definition) -> None:
             session.catalog.dropTempView(name)
 
 
-def _empty(session: Any, made: Definition, prefix: str, names: list[str]) -> DataFrame:
+def _empty(session: Any, definition: Definition, prefix: str, names: list[str]) -> DataFrame:
     """A query over empty tables; their names are added to `names`."""
     from tailrace.spark_sql.types import spark_schema
 
     own: dict[str, str] = {}
-    for key, given in made.inputs.items():
+    for key, given in definition.inputs.items():
         if given.view is not None:
             frame = _empty(session, given.view.definition, prefix, names)
             shown = shown_names(given.view.definition) or frame.columns
@@ -49,5 +49,5 @@ def _empty(session: Any, made: Definition, prefix: str, names: list[str]) -> Dat
         own[key] = f"{prefix}{len(names)}"
         names.append(own[key])
         frame.createOrReplaceTempView(own[key])
-    read: DataFrame = session.sql(with_tables(made.tree, lambda key: own[key]).sql("spark"))
+    read: DataFrame = session.sql(with_tables(definition.tree, lambda key: own[key]).sql("spark"))
     return read

@@ -139,8 +139,8 @@ class View:
         return InvalidError(f"the view {self.name} has not been built", fix=fix)
 
     def _reader(self) -> exp.Select:
-        made = self._definition()
-        return reader_of(made, [c.name for c in self._stored().info.columns])
+        definition = self._definition()
+        return reader_of(definition, [c.name for c in self._stored().info.columns])
 
     def reading(self) -> tuple[str, exp.Select]:
         """The stored table's name, and the query that shows its rows, for other readers."""
@@ -201,10 +201,10 @@ class View:
     def _last_iteration(self, job_id: int) -> Iteration | None:
         runtime = self._context.runtime
         with runtime.database.read() as connection:
-            found = history.iterations(
+            iterations = history.iterations(
                 connection, runtime.tenant, home=None, job_id=job_id, limit=1
             )
-        return found[0] if found else None
+        return iterations[0] if iterations else None
 
     def _not_run(self, job: JobRecord) -> Iteration:
         """What to say of a refresh that has done nothing: another may have done it just before."""
@@ -292,7 +292,7 @@ class View:
         """How the next refresh will be done, and why not better."""
         job = self._job()
         options = job.spec.consumer
-        made = define_now(self._context, options["query"])
+        definition = define_now(self._context, options["query"])
         memory, stored = job.last.memory, None
         if "types" in memory:
             with self._context.begin() as txn:
@@ -300,7 +300,7 @@ class View:
         return explain(
             self._context.runtime,
             self.name,
-            made,
+            definition,
             policy=options["policy"],
             watermark=job.watermark,
             memory=memory,

@@ -96,14 +96,15 @@ class Views:
         views: dict[str, int] = {}
         find = finder(txn, views)
         text = spelled_out(query, find)
-        made = define(text, find)
-        if policy == "incremental" and made.layout is None:
+        definition = define(text, find)
+        if policy == "incremental" and definition.layout is None:
             raise InvalidError(
-                f"this view cannot be refreshed incrementally, as the policy asks: {made.reason}"
+                "this view cannot be refreshed incrementally, as the policy asks: "
+                f"{definition.reason}"
             )
-        check_printed(made.tree)
-        checked = self._check_with_spark(made)
-        sources = _base_tables(made)
+        check_printed(definition.tree)
+        checked = self._check_with_spark(definition)
+        sources = _base_tables(definition)
         token = secrets.token_hex(4)
         options: dict[str, Any] = {
             "kind": VIEW,
@@ -111,13 +112,13 @@ class Views:
             "query": text,
             "policy": policy,
             "table": stored_table_name(name, token),
-            "fields": made.fields,
+            "fields": definition.fields,
             "checked": checked,
         }
         if views:
             options["views"] = views
-        if made.moments:
-            options["moment"] = list(made.moments)
+        if definition.moments:
+            options["moment"] = list(definition.moments)
         job_name = VIEW
         if old is not None:
             options["replaces"] = old.id
@@ -134,13 +135,13 @@ class Views:
             name, job_name, spec, txn=txn, upstream=list(views.values()), free_home=True
         )
 
-    def _check_with_spark(self, made: Definition) -> bool:
+    def _check_with_spark(self, definition: Definition) -> bool:
         """What only Spark knows of a query, if a session is there anyway: functions and types."""
         session = self._context.runtime.spark.if_there()
         if session is None:
             return False
-        check_registered(self._context.runtime.spark, made.functions)
-        check_with_spark(session, made)
+        check_registered(self._context.runtime.spark, definition.functions)
+        check_with_spark(session, definition)
         return True
 
     def get(self, name: str) -> View:
@@ -193,8 +194,8 @@ class Views:
         check_policy(policy)
         with self._context.begin() as txn:
             find = finder(txn, {})
-            made = define(spelled_out(query, find), find)
-        return explain(self._context.runtime, "(not created)", made, policy=policy)
+            definition = define(spelled_out(query, find), find)
+        return explain(self._context.runtime, "(not created)", definition, policy=policy)
 
 
 def _trigger(given: Trigger) -> dict[str, Any]:
@@ -205,12 +206,12 @@ def _trigger(given: Trigger) -> dict[str, Any]:
     return dict(given)
 
 
-def _base_tables(made: Definition) -> list[str]:
+def _base_tables(definition: Definition) -> list[str]:
     """The tables beneath a view, near and far."""
-    found: dict[str, None] = {}
-    for given in made.inputs.values():
+    tables: dict[str, None] = {}
+    for given in definition.inputs.values():
         if given.view is None:
-            found[given.name] = None
+            tables[given.name] = None
         else:
-            found |= dict.fromkeys(_base_tables(given.view.definition))
-    return list(found)
+            tables |= dict.fromkeys(_base_tables(given.view.definition))
+    return list(tables)

@@ -69,8 +69,8 @@ class Call:
 
     @property
     def argument(self) -> exp.Expr:
-        found: exp.Expr = self.source.call.this
-        return found
+        tree: exp.Expr = self.source.call.this
+        return tree
 
     @property
     def is_min(self) -> bool:
@@ -305,11 +305,11 @@ def _passed(node: Node, keys: list[str]) -> dict[str, str]:
         return _passed(node.input, keys)
     if isinstance(node, Project):
         below = _passed(node.input, keys)
-        found: dict[str, str] = {}
+        keys_by_column: dict[str, str] = {}
         for name, value in node.items:
             if isinstance(value, exp.Column) and value.name in below:
                 key = below[value.name]
-                if key not in found.values():
-                    found[name] = key
-        return found
+                if key not in keys_by_column.values():
+                    keys_by_column[name] = key
+        return keys_by_column
     return {key: key for key in keys}

@@ -138,10 +138,10 @@ class Program:
 
     def tables(self) -> set[str]:
         """Everything that it refers to by name, steps included."""
-        found = names_in(self.query)
+        names = names_in(self.query)
         for step in self.steps:
-            found |= {step.keys} if isinstance(step, Fetch) else names_in(step.query)
-        return found
+            names |= {step.keys} if isinstance(step, Fetch) else names_in(step.query)
+        return names
 
 
 def inlined(steps: Sequence[Step], query: exp.Query) -> tuple[list[Step], exp.Query]:
@@ -269,12 +269,12 @@ class Builder:
         if not self.is_changed(node):
             return []
         unique = list(dict.fromkeys(columns))
-        found = rule_of(node).touched(self, node, unique)
+        queries = rule_of(node).touched(self, node, unique)
         if len(unique) == len(columns):
-            return found
+            return queries
         # The same column twice, as two of a node above: under names of their own.
         made: list[exp.Query] = []
-        for query in found:
+        for query in queries:
             names = [item.alias_or_name for item in query.selects]
             shown = [
                 exp.alias_(column_of(names[unique.index(column)]), f"x{n}", copy=False)

@@ -84,14 +84,14 @@ def all_rows(b: Builder, layout: Layout, types: Types, within: Within | None = N
             # By Spark itself: what is made of a sum and a count has to equal this.
             shown.append(call.source.name)
             states.append(exp.alias_(call.source.call.copy(), call.source.name, copy=False))
-    made: exp.Query = exp.select(*items(groups.keys), *states).from_(sub(below), copy=False)
+    grouped: exp.Query = exp.select(*items(groups.keys), *states).from_(sub(below), copy=False)
     if groups.keys:
-        assert isinstance(made, exp.Select)
-        made = made.group_by(*items(groups.keys), copy=False)
+        assert isinstance(grouped, exp.Select)
+        grouped = grouped.group_by(*items(groups.keys), copy=False)
     if within is not None:
-        made = only_with(made, within, [*groups.keys, *_state_names(layout), *shown])
+        grouped = only_with(grouped, within, [*groups.keys, *_state_names(layout), *shown])
     results = {call.source.name: _result(call) for call in layout.calls}
-    return _finished(layout, results | {name: column_of(name) for name in shown}, made)
+    return _finished(layout, results | {name: column_of(name) for name in shown}, grouped)
 
 
 def _state_names(layout: Layout) -> list[str]:
@@ -103,11 +103,11 @@ def _finished(
     layout: Layout, results: Mapping[str, exp.Expr], states: exp.Query, extra: Sequence[str] = ()
 ) -> exp.Select:
     """What the query makes of the groups' states, beside those states."""
-    made = dict(layout.values)
+    computed = dict(layout.values)
     values = []
     for name in layout.names:
-        if name in made:
-            values.append((name, renamed(made[name], results)))
+        if name in computed:
+            values.append((name, renamed(computed[name], results)))
         elif name == VISIBLE:
             assert layout.visible is not None
             shown = exp.Coalesce(this=renamed(layout.visible, results), expressions=[exp.false()])
@@ -184,8 +184,8 @@ def stored_origins(layout: Layout) -> list[tuple[str, str]]:
         return []
     node = layout.root if layout.groups is None else layout.groups.input
     columns = layout.names if layout.groups is None else layout.groups.keys
-    found = [(column, origin(node, column)) for column in columns if column in node.columns]
-    return [(column, source) for column, source in found if source is not None]
+    origins = [(column, origin(node, column)) for column in columns if column in node.columns]
+    return [(column, source) for column, source in origins if source is not None]
 
 
 def again(b: Builder, layout: Layout, types: Types) -> exp.Query:
@@ -207,7 +207,7 @@ def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
     Of stored rows that only compare as equal, those go first that look the same.
     """
     names = layout.names
-    made = {
+    comparables = {
         f"_m{n}": comparable(column_of(c), types[c])
         for n, c in enumerate(names)
         if c in types and has_map(types[c])
@@ -217,10 +217,12 @@ def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
         for n, c in enumerate(names)
         if c in types and (look := shown_apart(column_of(c), types[c])) is not None
     }
-    extra = column_items([*made.items(), *looks.items()])
-    plain = [c for n, c in enumerate(names) if f"_m{n}" not in made]
+    extra = column_items([*comparables.items(), *looks.items()])
+    plain = [c for n, c in enumerate(names) if f"_m{n}" not in comparables]
     # What cannot be grouped by, or would come out as another value: the same in all of a group.
-    odd = {f"_v{n}": c for n, c in enumerate(names) if {f"_m{n}", f"_l{n}"} & {*made, *looks}}
+    odd = {
+        f"_v{n}": c for n, c in enumerate(names) if {f"_m{n}", f"_l{n}"} & {*comparables, *looks}
+    }
     marked = exp.select(
         *items([*names, WEIGHT]),
         *extra,
@@ -228,18 +230,18 @@ def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
     ).from_(sub(delta), copy=False)
     net = (
         exp.select(
-            *items([*(c for c in names if c not in odd.values()), *made, *looks]),
+            *items([*(c for c in names if c not in odd.values()), *comparables, *looks]),
             *(exp.alias_(_any(copy, types[c]), c, copy=False) for copy, c in odd.items()),
             exp.alias_(exp.Sum(this=column_of(WEIGHT)), WEIGHT, copy=False),
         )
         .from_(sub(marked if odd else delta), copy=False)
-        .group_by(*items([*plain, *made, *looks]), copy=False)
+        .group_by(*items([*plain, *comparables, *looks]), copy=False)
         .having(exp.NEQ(this=exp.Sum(this=column_of(WEIGHT)), expression=_number(0)), copy=False)
     )
     stored = exp.select(*items([FILE, POS, *plain]), *(tree.copy() for tree in extra)).from_(
         exp.to_table(STORED), copy=False
     )
-    matched = [*plain, *made]
+    matched = [*plain, *comparables]
     same = [exp.NullSafeEQ(this=_of("n", c), expression=_of("s", c)) for c in matched]
     unlike = [
         _case(exp.NullSafeEQ(this=_of("n", c), expression=_of("s", c)), _number(0), _number(1))
@@ -252,7 +254,7 @@ def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
         exp.alias_(_of("s", FILE), FILE, copy=False),
         exp.alias_(_of("s", POS), POS, copy=False),
         exp.alias_(_of("n", WEIGHT), WEIGHT, copy=False),
-        *(exp.alias_(_of("n", c), c, copy=False) for c in [*names, *made, *looks]),
+        *(exp.alias_(_of("n", c), c, copy=False) for c in [*names, *comparables, *looks]),
         *column_items([(f"{UNLIKE}{n}", tree) for n, tree in enumerate(unlike)]),
     ).from_(sub(net, "n"), copy=False)
     less = exp.LT(this=_of("n", WEIGHT), expression=_number(0))

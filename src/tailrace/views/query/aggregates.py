@@ -146,9 +146,9 @@ class Grouped:
             return
         # A window function is the outermost there is: only what it is given is of the groups.
         inside_window = isinstance(tree.parent, exp.Window) and tree.parent.this is tree
-        found = None if inside_window else self.replaced.get(tree.sql("spark"))
-        if found is not None:
-            tree.replace(found.copy())
+        value = None if inside_window else self.replaced.get(tree.sql("spark"))
+        if value is not None:
+            tree.replace(value.copy())
             return
         for child in list(tree.iter_expressions()):
             self._replace(child)

@@ -39,8 +39,8 @@ def common_type(one: exp.DataType | None, other: exp.DataType | None) -> exp.Dat
 
 def _common_decimal(one: exp.DataType, other: exp.DataType) -> exp.DataType | None:
     digits = [_digits(one), _digits(other)]
-    before = max((found[0] for found in digits if found), default=0)
-    after = max((found[1] for found in digits if found), default=0)
+    before = max((size[0] for size in digits if size), default=0)
+    after = max((size[1] for size in digits if size), default=0)
     if None in digits or before + after > _MOST_DIGITS:
         return None
     return exp.DataType.build(f"decimal({before + after}, {after})", dialect="spark")

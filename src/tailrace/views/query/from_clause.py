@@ -94,9 +94,9 @@ class From:
         )
 
     def collapse(self) -> Node:
-        made = self.node()
-        self.parts, self.conditions = [made], []
-        return made
+        node = self.node()
+        self.parts, self.conditions = [node], []
+        return node
 
     @property
     def columns(self) -> set[str]:
@@ -116,33 +116,33 @@ class Relations:
 
     def projected(self, node: Node, items: list[tuple[str, exp.Expr]]) -> Project:
         """A projection; a column that is only passed on gets a new name, too."""
-        made = []
+        named = []
         for base, value in items:
             passed = isinstance(value, exp.Column)
             kind = self.names.types.get(value.name) if passed else self.names.type_of(value)
             keeps = passed and value.name in self.names.not_null
-            made.append((self.names.new(base, kind, not_null=keeps), value))
-        return Project(columns=tuple(name for name, _ in made), input=node, items=tuple(made))
+            named.append((self.names.new(base, kind, not_null=keeps), value))
+        return Project(columns=tuple(name for name, _ in named), input=node, items=tuple(named))
 
     def from_clause(self, select: exp.Select, env: Env, outer: Scope | None) -> tuple[From, Scope]:
         scope = Scope(outer=outer)
-        found = From(types=self.names.types)
+        from_ = From(types=self.names.types)
         first = select.args.get("from_")
         if first is None:
-            found.parts.append(OneRow(columns=()))
-            return found, scope
-        self._add(first.this, found, scope, env)
+            from_.parts.append(OneRow(columns=()))
+            return from_, scope
+        self._add(first.this, from_, scope, env)
         for join in select.args.get("joins") or ():
-            self._join(join, found, scope, env)
+            self._join(join, from_, scope, env)
         for lateral in select.args.get("laterals") or ():
-            self._lateral_view(lateral, found, scope)
-        return found, scope
+            self._lateral_view(lateral, from_, scope)
+        return from_, scope
 
-    def _add(self, tree: exp.Expr, found: From, scope: Scope, env: Env) -> None:
+    def _add(self, tree: exp.Expr, from_: From, scope: Scope, env: Env) -> None:
         node, visible = self._relation(tree, env)
-        found.parts += node.parts if isinstance(node, InnerJoin) else [node]
+        from_.parts += node.parts if isinstance(node, InnerJoin) else [node]
         if isinstance(node, InnerJoin):
-            found.conditions += node.conditions
+            from_.conditions += node.conditions
         scope.columns += visible
 
     def _relation(self, tree: exp.Expr, env: Env) -> tuple[Node, list[Visible]]:
@@ -204,7 +204,7 @@ class Relations:
         ]
         return node, visible
 
-    def _join(self, join: exp.Join, found: From, scope: Scope, env: Env) -> None:
+    def _join(self, join: exp.Join, from_: From, scope: Scope, env: Env) -> None:
         side, kind = (join.side or "").upper(), (join.kind or "").upper()
         if join.method or isinstance(join.this, exp.Lateral) or kind in ("ASOF", "ARRAY"):
             raise UnsupportedError(f"no rule for {join.sql('spark')[:80]}")
@@ -224,27 +224,27 @@ class Relations:
         if any(c.find(exp.Query) for c in conditions):
             raise UnsupportedError("a subquery in an ON condition")
         if kind in ("SEMI", "ANTI"):
-            left_node = found.collapse()
-            found.parts = [self.key_join(JoinKind(kind.lower()), left_node, node, conditions)]
+            left_node = from_.collapse()
+            from_.parts = [self.key_join(JoinKind(kind.lower()), left_node, node, conditions)]
             return
         if side in ("", "INNER") and kind in ("", "INNER", "CROSS"):
-            found.parts += node.parts if isinstance(node, InnerJoin) else [node]
-            found.conditions += [
+            from_.parts += node.parts if isinstance(node, InnerJoin) else [node]
+            from_.conditions += [
                 *(node.conditions if isinstance(node, InnerJoin) else ()),
                 *conditions,
             ]
             self._show(scope, visible, merged, keep_right=False)
             return
-        left_node = found.collapse()
+        left_node = from_.collapse()
         if side == "LEFT":
-            made = self.key_join(JoinKind.LEFT, left_node, node, conditions)
+            joined = self.key_join(JoinKind.LEFT, left_node, node, conditions)
         elif side == "RIGHT":
-            made = self.key_join(JoinKind.LEFT, node, left_node, conditions)
+            joined = self.key_join(JoinKind.LEFT, node, left_node, conditions)
         elif side == "FULL":
-            made = self.key_join(JoinKind.FULL, left_node, node, conditions)
+            joined = self.key_join(JoinKind.FULL, left_node, node, conditions)
         else:
             raise UnsupportedError(f"no rule for {join.sql('spark')[:80]}")
-        found.parts = [made]
+        from_.parts = [joined]
         if side == "FULL" and merged:
             raise UnsupportedError("FULL JOIN … USING: write ON and COALESCE")
         self._show(scope, visible, merged, keep_right=side == "RIGHT")
@@ -317,12 +317,12 @@ class Relations:
         items = (*((c, column_of(c)) for c in node.columns), (name, value))
         return Project(columns=(*node.columns, name), input=node, items=items), name
 
-    def _lateral_view(self, lateral: exp.Lateral, found: From, scope: Scope) -> None:
+    def _lateral_view(self, lateral: exp.Lateral, from_: From, scope: Scope) -> None:
         alias = lateral.args["alias"]
         call = scope.bind(lateral.this)
         self.explode(
             call,
-            found,
+            from_,
             scope,
             [c.name for c in alias.columns],
             alias.name or None,
@@ -332,7 +332,7 @@ class Relations:
     def explode(
         self,
         call: exp.Expr,
-        found: From,
+        from_: From,
         scope: Scope,
         names: list[str],
         relation: str | None,
@@ -345,17 +345,17 @@ class Relations:
             names = names or ["col"]
         else:
             raise UnsupportedError(f"no rule for the generator {call.sql('spark')[:60]}")
-        node = found.collapse()
-        made = [self.names.new(name) for name in names]
-        columns = (*node.columns, *made)
-        found.parts = [
-            Explode(columns=columns, input=node, call=call, outer=outer, made=tuple(made))
+        node = from_.collapse()
+        generated = [self.names.new(name) for name in names]
+        columns = (*node.columns, *generated)
+        from_.parts = [
+            Explode(columns=columns, input=node, call=call, outer=outer, made=tuple(generated))
         ]
         scope.columns += [
             Visible(relation=relation, name=name, column=column)
-            for name, column in zip(names, made, strict=True)
+            for name, column in zip(names, generated, strict=True)
         ]
-        return made
+        return generated
 
     def with_queries(self, query: exp.Expr, env: Env) -> Env:
         clause = query.args.get("with_")
@@ -363,12 +363,12 @@ class Relations:
             return env
         if clause.args.get("recursive"):
             raise UnsupportedError("WITH RECURSIVE")
-        made = dict(env)
+        known = dict(env)
         for cte in clause.expressions:
             columns = [column.name for column in cte.args["alias"].columns]
             name = cte.alias.casefold()
-            made[name] = Common(query=cte.this, columns=columns, env=dict(made))
-        return made
+            known[name] = Common(query=cte.this, columns=columns, env=dict(known))
+        return known
 
     def values_of(self, values: exp.Values, aliases: list[str]) -> Result:
         width = len(values.expressions[0].expressions)

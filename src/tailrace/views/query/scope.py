@@ -162,7 +162,7 @@ _LOOSE = (exp.Binary, exp.Unary, exp.Between, exp.In)
 
 def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:
     """The parts of an AND."""
-    found: list[exp.Expr] = []
+    parts: list[exp.Expr] = []
     waiting = [] if tree is None else [tree]
     while waiting:
         part = waiting.pop()
@@ -171,8 +171,8 @@ def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:
         elif isinstance(part, exp.And):
             waiting += [part.right, part.left]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
@@ -202,19 +202,19 @@ def connected(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
 
 def balanced(tree: exp.Query) -> exp.Query:
     """A query with its long ANDs and ORs as low trees."""
-    for found in list(tree.find_all(exp.And, exp.Or)):
-        kind = type(found)
-        if type(found.parent) is kind:
+    for connector in list(tree.find_all(exp.And, exp.Or)):
+        kind = type(connector)
+        if type(connector.parent) is kind:
             continue
         parts: list[exp.Expr] = []
-        waiting: list[exp.Expr] = [found]
+        waiting: list[exp.Expr] = [connector]
         while waiting:
             part = waiting.pop()
             if type(part) is kind:
                 waiting += [part.right, part.left]
             else:
                 parts.append(part)
-        found.replace(connected(kind, parts))
+        connector.replace(connected(kind, parts))
     return tree
 
 
@@ -249,8 +249,8 @@ class Names:
             for name in columns_in(tree)
             if name in self.types
         }
-        found = annotate_types(renamed(tree, typed), dialect="spark").type
-        return found if isinstance(found, exp.DataType) else exp.DataType.build("unknown")
+        kind = annotate_types(renamed(tree, typed), dialect="spark").type
+        return kind if isinstance(kind, exp.DataType) else exp.DataType.build("unknown")
 
     def common_type(self, *trees: exp.Expr) -> exp.DataType | None:
         """The type in which two values are compared; None if that may change one of them."""

@@ -56,8 +56,8 @@ def _pinned(node: Node, types: Types) -> set[str]:
             n for n, value in node.items if isinstance(value, exp.Column) and value.name in below
         }
     if isinstance(node, InnerJoin):
-        found = {column for part in node.parts for column in _pinned(part, types)}
-        return found | {column for column, same in node.equal.items() if same & found}
+        columns = {column for part in node.parts for column in _pinned(part, types)}
+        return columns | {column for column, same in node.equal.items() if same & columns}
     if isinstance(node, KeyJoin) and node.kind is not JoinKind.FULL:
         return _pinned(node.left, types)
     return set()

@@ -33,11 +33,11 @@ class Subqueries:
         self._translator, self._env = translator, env
         self.columns: set[str] = set()  # that hold the values of scalar ones
 
-    def condition(self, condition: exp.Expr, found: From, scope: Scope) -> exp.Expr | None:
+    def condition(self, condition: exp.Expr, from_: From, scope: Scope) -> exp.Expr | None:
         """Bind a condition of a WHERE; None if it has become a join."""
-        return self.bound(scope.bind(condition), found, scope)
+        return self.bound(scope.bind(condition), from_, scope)
 
-    def bound(self, condition: exp.Expr, found: From, scope: Scope) -> exp.Expr | None:
+    def bound(self, condition: exp.Expr, from_: From, scope: Scope) -> exp.Expr | None:
         """The same for a condition whose own columns are the plan's already."""
         if not condition.find(exp.Query):
             return condition
@@ -46,36 +46,36 @@ class Subqueries:
             positive ^= isinstance(inner, exp.Not)
             inner = inner.this
         if isinstance(inner, exp.Exists):
-            self._exists(inner.this, found, scope, positive=positive)
+            self._exists(inner.this, from_, scope, positive=positive)
             return None
         if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-            self._in(inner, found, scope, positive=positive)
+            self._in(inner, from_, scope, positive=positive)
             return None
         if isinstance(inner, exp.And) and positive:
-            left = [self.bound(part, found, scope) for part in conjuncts(inner)]
+            left = [self.bound(part, from_, scope) for part in conjuncts(inner)]
             kept = [part for part in left if part is not None]
             return all_of(kept) if kept else None
-        return self._scalars(condition, found, scope, is_condition=True)
+        return self._scalars(condition, from_, scope, is_condition=True)
 
-    def value(self, tree: exp.Expr, found: From, scope: Scope) -> exp.Expr:
+    def value(self, tree: exp.Expr, from_: From, scope: Scope) -> exp.Expr:
         """Bind an expression of a SELECT list."""
         bound = scope.bind(tree)
         if not bound.find(exp.Query):
             return bound
-        return self._scalars(bound, found, scope, is_condition=False)
+        return self._scalars(bound, from_, scope, is_condition=False)
 
     # --- EXISTS and IN ----------------------------------------------------------------------
 
-    def _exists(self, query: exp.Expr, found: From, scope: Scope, *, positive: bool) -> None:
+    def _exists(self, query: exp.Expr, from_: From, scope: Scope, *, positive: bool) -> None:
         result = self._subquery(query, scope)
-        left = found.collapse()
+        left = from_.collapse()
         self._check_open(result, left)
         kind = JoinKind.SEMI if positive else JoinKind.ANTI
         if result.single:
             raise UnsupportedError("EXISTS of an aggregate, which has a row of no rows")
-        found.parts = [self._translator.key_join(kind, left, result.node, list(result.open))]
+        from_.parts = [self._translator.key_join(kind, left, result.node, list(result.open))]
 
-    def _in(self, tree: exp.In, found: From, scope: Scope, *, positive: bool) -> None:
+    def _in(self, tree: exp.In, from_: From, scope: Scope, *, positive: bool) -> None:
         query = tree.args["query"]
         result = self._subquery(query.this if isinstance(query, exp.Subquery) else query, scope)
         needles = tree.this
@@ -87,7 +87,7 @@ class Subqueries:
         if result.single and result.open and (not positive or result.on_empty is not None):
             # Where nothing matches, there is a row all the same, with a 0 or a NULL.
             raise UnsupportedError("IN of an aggregate, which has a row of no rows")
-        left = found.collapse()
+        left = from_.collapse()
         self._check_open(result, left)
         conditions = list(result.open)
         for value, output in zip(values, result.outputs, strict=True):
@@ -98,7 +98,7 @@ class Subqueries:
                 equal = exp.or_(equal, _is_null(value.copy()), _is_null(other.copy()), copy=False)
             conditions.append(equal)
         kind = JoinKind.SEMI if positive else JoinKind.ANTI
-        found.parts = [self._translator.key_join(kind, left, result.node, conditions)]
+        from_.parts = [self._translator.key_join(kind, left, result.node, conditions)]
 
     def _not_null(self, tree: exp.Expr) -> bool:
         if isinstance(tree, exp.Literal):
@@ -108,7 +108,7 @@ class Subqueries:
     # --- scalar ones ------------------------------------------------------------------------
 
     def _scalars(
-        self, tree: exp.Expr, found: From, scope: Scope, *, is_condition: bool
+        self, tree: exp.Expr, from_: From, scope: Scope, *, is_condition: bool
     ) -> exp.Expr:
         holder = exp.Paren(this=tree)
         while (query := holder.find(exp.Query)) is not None:
@@ -119,7 +119,7 @@ class Subqueries:
                 )
             strict = is_condition and self._is_strict(place, holder)
             inner = query.this if isinstance(query, exp.Subquery) else query
-            value = self._scalar(inner, found, scope, strict=strict)
+            value = self._scalar(inner, from_, scope, strict=strict)
             place.replace(value)
         made: exp.Expr = holder.this
         return made
@@ -131,37 +131,37 @@ class Subqueries:
             above = above.parent
         return isinstance(above, _COMPARISONS) and above.parent is holder
 
-    def _scalar(self, query: exp.Expr, found: From, scope: Scope, *, strict: bool) -> exp.Expr:
+    def _scalar(self, query: exp.Expr, from_: From, scope: Scope, *, strict: bool) -> exp.Expr:
         result = self._subquery(query, scope)
         if len(result.outputs) != 1:
             raise InvalidError("a scalar subquery needs one column")
         column = column_of(result.outputs[0].column)
         node = result.node
-        if not result.single and not is_single_row(node, found.types):
+        if not result.single and not is_single_row(node, from_.types):
             raise UnsupportedError(f"the subquery {query.sql('spark')[:60]} may have several rows")
         self.columns |= set(node.columns)
         if not result.open:
             if strict or is_one_row(node):
-                found.parts.append(node)  # where there is no row, the condition is not true
+                from_.parts.append(node)  # where there is no row, the condition is not true
                 return column
-            left = found.collapse()
-            found.parts = [self._translator.key_join(JoinKind.LEFT, left, node, [])]
+            left = from_.collapse()
+            from_.parts = [self._translator.key_join(JoinKind.LEFT, left, node, [])]
             return column
-        known = found.columns | set(node.columns)
+        known = from_.columns | set(node.columns)
         closed = all(columns_in(c) <= known for c in result.open)
         if strict and result.on_empty is None and closed:
             # Where there is no row, the condition is not true: an inner join.
-            found.parts.append(node)
-            found.conditions += result.open
+            from_.parts.append(node)
+            from_.conditions += result.open
             return column
-        left = found.collapse()
+        left = from_.collapse()
         self._check_open(result, left)
         marker = None
         if result.on_empty is not None:
             node, marker = self._translator.with_column(node, exp.true(), "found")
             self.columns.add(marker)
         made = self._translator.key_join(JoinKind.LEFT, left, node, list(result.open))
-        found.parts = [made]
+        from_.parts = [made]
         if marker is None:
             return column
         empty = exp.If(this=_is_null(column_of(marker)), true=result.on_empty)

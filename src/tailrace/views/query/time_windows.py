@@ -48,7 +48,7 @@ def restore_windows(tree: exp.Expr) -> None:
             call.set("this", "window")
 
 
-def add_time_window(relations: Relations, select: exp.Select, found: From, scope: Scope) -> None:
+def add_time_window(relations: Relations, select: exp.Select, from_: From, scope: Scope) -> None:
     """Make the window of a SELECT a column of what it reads."""
     calls = [c for c in select.find_all(exp.Anonymous) if c.parent_select is select]
     for call in calls:
@@ -65,9 +65,9 @@ def add_time_window(relations: Relations, select: exp.Select, found: From, scope
         raise InvalidError("a query has at most one window of time")
     (call,) = windows.values()
     column = relations.names.new("window", exp.DataType.build(_TYPE, dialect="spark"))
-    below = found.collapse()
+    below = from_.collapse()
     items = (*((c, column_of(c)) for c in below.columns), (column, scope.bind(call)))
-    found.parts = [Project(columns=(*below.columns, column), input=below, items=items)]
+    from_.parts = [Project(columns=(*below.columns, column), input=below, items=items)]
     scope.calls[call.sql("spark")] = column
     if scope.find("window", None) is None:
         scope.columns.append(Visible(relation=None, name="window", column=column, implicit=True))

@@ -51,15 +51,15 @@ def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.
     for name in nondeterministic_calls(query):
         if name.removesuffix("()") not in DAY | INSTANT:  # those are fixed for a refresh
             raise UnsupportedError(f"{name} does not give the same value twice")
-    made = Translator(resolve)
-    table = made.query(query, {}, None)
+    translator = Translator(resolve)
+    table = translator.query(query, {}, None)
     if table.open:
         raise InvalidError(f"cannot read {table.open[0].sql('spark')}")
     names = [output.name.casefold() for output in table.outputs]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InvalidError(f"two columns are called {twice[0]!r}: give one another name with AS")
-    return Query(root=table.node, outputs=tuple(table.outputs)), made.names.types
+    return Query(root=table.node, outputs=tuple(table.outputs)), translator.names.types
 
 
 @dataclass(kw_only=True)
@@ -199,31 +199,31 @@ class Translator(Relations):
         for refused in REFUSED:
             if select.args.get(refused):
                 raise UnsupportedError(f"no rule for {refused} in {select.sql('spark')[:60]}")
-        found, scope = self.from_clause(select, env, outer)
-        add_time_window(self, select, found, scope)
+        from_, scope = self.from_clause(select, env, outer)
+        add_time_window(self, select, from_, scope)
         subqueries = Subqueries(self, env)
         open_conditions: list[exp.Expr] = []
         where = select.args.get("where")
         for condition in conjuncts(where.this if where else None):
-            bound = subqueries.condition(condition, found, scope)
+            bound = subqueries.condition(condition, from_, scope)
             if bound is None:
                 continue
-            if columns_in(bound) <= found.columns:
-                found.conditions.append(bound)
+            if columns_in(bound) <= from_.columns:
+                from_.conditions.append(bound)
             else:
                 open_conditions.append(bound)
-        return self._after_where(select, found, scope, subqueries, open_conditions)
+        return self._after_where(select, from_, scope, subqueries, open_conditions)
 
     def _after_where(
         self,
         select: exp.Select,
-        found: From,
+        from_: From,
         scope: Scope,
         subqueries: Subqueries,
         open_conditions: list[exp.Expr],
     ) -> Result:
-        late = self._late(select, scope, found, subqueries)
-        result = Result(node=found.node(), outputs=[], open=open_conditions)
+        late = self._late(select, scope, from_, subqueries)
+        result = Result(node=from_.node(), outputs=[], open=open_conditions)
         group = select.args.get("group")
         if group is not None or any(is_aggregate(tree) for tree in late.trees()):
             self._grouped(result, late, group, scope, subqueries)
@@ -237,9 +237,9 @@ class Translator(Relations):
         self._shown(result, late, distinct=select.args.get("distinct") is not None)
         return self._limited(select, result, late.orders) if late.limited else result
 
-    def _late(self, select: exp.Select, scope: Scope, found: From, subqueries: Subqueries) -> _Late:
+    def _late(self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries) -> _Late:
         """What is computed after the WHERE, bound to its columns."""
-        items = self._items(select, scope, found, subqueries)
+        items = self._items(select, scope, from_, subqueries)
         aliases = {name.casefold(): value for name, value in items}
         having, qualify, order, distinct = (
             select.args.get(part) for part in ("having", "qualify", "order", "distinct")
@@ -272,12 +272,12 @@ class Translator(Relations):
             late.values_where(late.having)
         # A subquery of a HAVING comes after the groups, and so has no part in them.
         trees = [_without_queries(tree) for tree in late.trees()]
-        made = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
-        made.scalars = frozenset(subqueries.columns)
-        result.node, result.single, result.open = made.node, made.single, made.open
-        if made.single and result.open:
-            result.on_empty = made.on_empty(late.items[0][1])
-        late.rewrite(made.after)
+        grouped = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
+        grouped.scalars = frozenset(subqueries.columns)
+        result.node, result.single, result.open = grouped.node, grouped.single, grouped.open
+        if grouped.single and result.open:
+            result.on_empty = grouped.on_empty(late.items[0][1])
+        late.rewrite(grouped.after)
         if late.having is not None:
             holder = From(types=self.names.types, parts=[result.node])
             for condition in conjuncts(late.having):
@@ -320,18 +320,18 @@ class Translator(Relations):
         items: list[tuple[str, exp.Expr]],
         columns: tuple[str, ...],
     ) -> list[exp.Ordered]:
-        made = []
+        shown = []
         for ordered in orders:
             for (_, value), column in zip(items, columns, strict=False):
                 if ordered.this == value:
-                    made.append(_with_this(ordered, column_of(column)))
+                    shown.append(_with_this(ordered, column_of(column)))
                     break
             else:
                 raise UnsupportedError("ORDER BY of SELECT DISTINCT by what is not selected")
-        return made
+        return shown
 
     def _items(
-        self, select: exp.Select, scope: Scope, found: From, subqueries: Subqueries
+        self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries
     ) -> list[tuple[str, exp.Expr]]:
         """The SELECT list: names and bound expressions."""
         items: list[tuple[str, exp.Expr]] = []
@@ -346,12 +346,14 @@ class Translator(Relations):
                     else ([tree.alias] if isinstance(tree, exp.Alias) else [])
                 )
                 outer = isinstance(value, exp.ExplodeOuter | exp.PosexplodeOuter)
-                made = self.explode(scope.bind(value), found, scope, aliases, None, outer=outer)
-                shown = [v.name for v in scope.columns[-len(made) :]]
-                items += [(n, column_of(c)) for n, c in zip(shown, made, strict=True)]
+                generated = self.explode(
+                    scope.bind(value), from_, scope, aliases, None, outer=outer
+                )
+                shown = [v.name for v in scope.columns[-len(generated) :]]
+                items += [(n, column_of(c)) for n, c in zip(shown, generated, strict=True)]
                 continue
             name = tree.alias if isinstance(tree, exp.Alias) else self._name_of(value)
-            items.append((name, subqueries.value(value, found, scope)))
+            items.append((name, subqueries.value(value, from_, scope)))
         return items
 
     def _name_of(self, value: exp.Expr) -> str:
@@ -363,17 +365,17 @@ class Translator(Relations):
 
     def _expand_stars(self, select: exp.Select, scope: Scope) -> None:
         """Spell out * in the query itself: columns that a table gets later are not the view's."""
-        made: list[exp.Expr] = []
+        columns: list[exp.Expr] = []
         for tree in select.expressions:
             star = tree.this if isinstance(tree, exp.Column) else tree
-            made += self._star(tree, star, scope) if isinstance(star, exp.Star) else [tree]
-        select.set("expressions", made)
+            columns += self._star(tree, star, scope) if isinstance(star, exp.Star) else [tree]
+        select.set("expressions", columns)
 
     def _star(self, tree: exp.Expr, star: exp.Star, scope: Scope) -> list[exp.Expr]:
         if star.args.get("except_") or star.args.get("replace") or star.args.get("rename"):
             raise UnsupportedError("* EXCEPT")
         table = tree.table if isinstance(tree, exp.Column) else None
-        found: list[exp.Expr] = []
+        columns: list[exp.Expr] = []
         seen: set[str] = set()
         for visible in scope.columns:
             if table and (visible.relation or "").casefold() != table.casefold():
@@ -384,10 +386,10 @@ class Translator(Relations):
                 seen.add(visible.column)
                 relation = visible.relation and exp.to_identifier(visible.relation, quoted=True)
                 name = exp.to_identifier(visible.name, quoted=True)
-                found.append(exp.column(name, table=relation))
-        if not found:
+                columns.append(exp.column(name, table=relation))
+        if not columns:
             raise InvalidError(f"{tree.sql('spark')}: there is no such table in the FROM")
-        return found
+        return columns
 
     def _bind_late(self, tree: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
         """HAVING, QUALIFY, GROUP BY and ORDER BY may also name the SELECT list's aliases."""
@@ -401,7 +403,7 @@ class Translator(Relations):
     def _orders(
         self, order: exp.Order, scope: Scope, items: list[tuple[str, exp.Expr]]
     ) -> list[exp.Ordered]:
-        made = []
+        bound_orders = []
         aliases = {name.casefold(): value for name, value in items}
         for ordered in order.expressions:
             tree = ordered.this
@@ -413,8 +415,8 @@ class Translator(Relations):
                 bound = aliases[tree.name.casefold()].copy()
             else:
                 bound = self._bind_late(tree, scope, aliases)
-            made.append(_with_this(ordered, bound))
-        return made
+            bound_orders.append(_with_this(ordered, bound))
+        return bound_orders
 
     # --- LIMIT ------------------------------------------------------------------------------
 
@@ -452,8 +454,8 @@ class Translator(Relations):
 
 def _is_double_and_exact(kinds: list[exp.DataType | None]) -> bool:
     """Whether of two types one is double and the other that of exact numbers."""
-    found = [kind.this for kind in kinds if kind is not None]
-    return exp.DataType.Type.DOUBLE in found and not EXACT_TYPES.isdisjoint(found)
+    known = [kind.this for kind in kinds if kind is not None]
+    return exp.DataType.Type.DOUBLE in known and not EXACT_TYPES.isdisjoint(known)
 
 
 def _parts_of(node: Node) -> tuple[Node, ...]:

@@ -103,15 +103,15 @@ def union_all(parts: Sequence[exp.Query]) -> exp.Query:
 
 def union_parts(tree: exp.Query) -> list[exp.Query]:
     """The parts of a UNION ALL, in their order."""
-    found, waiting = [], [tree]
+    parts, waiting = [], [tree]
     while waiting:
         part = waiting.pop()
         said = {name for name, value in part.args.items() if value}
         if isinstance(part, exp.Union) and said == {"this", "expression"}:
             waiting += [part.expression, part.this]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def tables_in(tree: exp.Expr) -> Iterator[tuple[exp.Table, int]]:
@@ -136,7 +136,7 @@ def tables_in(tree: exp.Expr) -> Iterator[tuple[exp.Table, int]]:
 
 def names_in(query: exp.Expr) -> set[str]:
     """The names of the relations that a query reads."""
-    return {found.name for found, _ in tables_in(query)}
+    return {relation.name for relation, _ in tables_in(query)}
 
 
 def size(tree: exp.Expr) -> int:
@@ -170,20 +170,20 @@ def copied(tree: exp.Expr) -> exp.Expr:
 
 def shape(tree: exp.Expr) -> tuple[Hashable, ...]:
     """Equal for trees that say the same in the same words."""
-    found: list[Hashable] = []
+    words: list[Hashable] = []
     waiting: list[object] = [tree]
     while waiting:
         node = waiting.pop()
         if not isinstance(node, exp.Expr):
-            found.append(str(node))
+            words.append(str(node))
             continue
         said = [(name, value) for name, value in node.args.items() if value]
-        found.append(node.key)
+        words.append(node.key)
         for name, value in said:
             if type(value) is list:
-                found += (name, len(value))
+                words += (name, len(value))
                 waiting += value
             else:
-                found.append(name)
+                words.append(name)
                 waiting.append(value)
-    return tuple(found)
+    return tuple(words)

@@ -46,11 +46,11 @@ class StoredTable:
         self._txn.table(self._name).append(rows.rename_columns(names).cast(kinds))
 
     def change(
-        self, layout: Layout, found: pa.Table, again: Callable[[pa.Table], pa.Table]
+        self, layout: Layout, delta: pa.Table, again: Callable[[pa.Table], pa.Table]
     ) -> None:
         """Rows that go and come; `again` computes the groups that have to be computed anew."""
-        doubtful = found.filter(found.column(stored_delta.AGAIN))
-        fresh = found.filter(pc.invert(found.column(stored_delta.AGAIN)))
+        doubtful = delta.filter(delta.column(stored_delta.AGAIN))
+        fresh = delta.filter(pc.invert(delta.column(stored_delta.AGAIN)))
         count = fresh.column(stored_delta.COUNT).to_numpy().astype(np.int64)
         if (count == 1).all():
             rows = fresh
@@ -59,7 +59,7 @@ class StoredTable:
         rows = rows.select(list(layout.names))
         if doubtful.num_rows:
             rows = pa.concat_tables([rows, again(doubtful).cast(rows.schema)])
-        places = found.filter(pc.is_valid(found.column(stored_delta.FILE)))
+        places = delta.filter(pc.is_valid(delta.column(stored_delta.FILE)))
         if places.num_rows:
             self._remove(places)
         self.add(layout, rows)
@@ -67,8 +67,8 @@ class StoredTable:
     def _remove(self, places: pa.Table) -> None:
         files = places.column(stored_delta.FILE).to_numpy()
         positions = places.column(stored_delta.POS).to_numpy()
-        found = {int(key): np.unique(positions[files == key]) for key in np.unique(files)}
-        self._txn.remove(self._name, found)
+        by_file = {int(key): np.unique(positions[files == key]) for key in np.unique(files)}
+        self._txn.remove(self._name, by_file)
 
     # --- from Spark -------------------------------------------------------------------------
 
@@ -77,14 +77,14 @@ class StoredTable:
         self._txn.table(self._name).append(self._fit(rows.toDF(*names)))
 
     def change_frame(
-        self, layout: Layout, found: DataFrame, again: Callable[[DataFrame], DataFrame]
+        self, layout: Layout, delta: DataFrame, again: Callable[[DataFrame], DataFrame]
     ) -> None:
         """The same as `change`."""
         from pyspark.sql import functions as F
 
         from tailrace.store.keys import collect_places
 
-        kept = found.persist()
+        kept = delta.persist()
         try:
             scan = self._txn.scan(*split_name(self._name))
             gone = kept.where(F.col(stored_delta.FILE).isNotNull()).select(
@@ -121,7 +121,7 @@ class StoredTable:
             )
             for live in scan.files
         }
-        if any(len(found) for found in places.values()):
+        if any(len(positions) for positions in places.values()):
             self._txn.remove(self._name, places)
         self.add_frame(rows, names)
 

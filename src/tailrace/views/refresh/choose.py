@@ -91,9 +91,9 @@ class Choice:
     options: tuple[Option, ...] = ()
 
 
-def choose(made: Definition, facts: Facts, policy: str) -> Choice:
+def choose(definition: Definition, facts: Facts, policy: str) -> Choice:
     """The cheapest strategy that the policy allows."""
-    options = list(options_of(made, facts))
+    options = list(options_of(definition, facts))
     full = next(o for o in options if o.strategy is Strategy.FULL)
     others = [o for o in options if o.possible and o.strategy is not Strategy.FULL]
     if policy == "full":
@@ -122,46 +122,50 @@ def _corrected(cost: float, strategy: Strategy, facts: Facts) -> float:
     return cost * min(max(past[1] / past[0], _LEAST), _MOST)
 
 
-def full_cost(made: Definition, sizes: Mapping[str, int]) -> float:
+def full_cost(definition: Definition, sizes: Mapping[str, int]) -> float:
     """What computing all of it costs, before anything is known of the view."""
-    if made.layout is None:
+    if definition.layout is None:
         return _FULL_START + _FULL_ROW * sum(sizes.values())
-    return _FULL_START + _FULL_ROW * sum(sizes.get(s.source, 0) for s in made.layout.root.scans)
+    return _FULL_START + _FULL_ROW * sum(
+        sizes.get(s.source, 0) for s in definition.layout.root.scans
+    )
 
 
-def plain_cost(made: Definition, facts: Facts, strategy: Strategy) -> float:
+def plain_cost(definition: Definition, facts: Facts, strategy: Strategy) -> float:
     """What a strategy costs, before anything is known of the view."""
-    if strategy is Strategy.FULL or made.layout is None:
-        return full_cost(made, facts.sizes)
-    return _cost(made.layout, facts)
+    if strategy is Strategy.FULL or definition.layout is None:
+        return full_cost(definition, facts.sizes)
+    return _cost(definition.layout, facts)
 
 
-def options_of(made: Definition, facts: Facts) -> list[Option]:
+def options_of(definition: Definition, facts: Facts) -> list[Option]:
     """Every strategy: whether it is possible, and what it would cost."""
-    layout = made.layout
-    whole = _corrected(full_cost(made, facts.sizes), Strategy.FULL, facts) + _DIFFERENCE
+    layout = definition.layout
+    whole = _corrected(full_cost(definition, facts.sizes), Strategy.FULL, facts) + _DIFFERENCE
     full = Option(strategy=Strategy.FULL, possible=True, cost=whole)
-    blocked = made.reason
+    blocked = definition.reason
     if facts.rebuild:
         blocked = "the changes since the last refresh are no longer kept"
     elif facts.refused:
         blocked = facts.refused
     elif facts.moved:
-        blocked = f"{', '.join(made.moments)} has moved on"
+        blocked = f"{', '.join(definition.moments)} has moved on"
     ways = {Way.MERGE: Strategy.MERGE, Way.KEYS: Strategy.KEYS, Way.BAG: Strategy.ROWS}
-    found = []
+    options = []
     for way, strategy in ways.items():
         reason = blocked or _not_this(layout, way)
         cost = None
         if not reason and layout is not None:
             cost = _corrected(_cost(layout, facts), strategy, facts)
-        found.append(Option(strategy=strategy, possible=not reason, reason=reason, cost=cost))
+        options.append(Option(strategy=strategy, possible=not reason, reason=reason, cost=cost))
     reason = blocked or _no_append(layout, facts)
     cost = None
     if not reason and layout is not None:
         cost = 0.9 * _corrected(_cost(layout, facts), Strategy.APPEND, facts)
-    found.insert(0, Option(strategy=Strategy.APPEND, possible=not reason, reason=reason, cost=cost))
-    return [*found, full]
+    options.insert(
+        0, Option(strategy=Strategy.APPEND, possible=not reason, reason=reason, cost=cost)
+    )
+    return [*options, full]
 
 
 def _not_this(layout: Layout | None, way: Way) -> str:
@@ -215,7 +219,7 @@ def _is_own_change(layout: Layout) -> bool:
 
 def _read_whole(layout: Layout, facts: Facts) -> float:
     """Operators over all rows, whose input is computed before and after."""
-    found = 0.0
+    rows = 0.0
     for one in layout.root.walk():
         whole = (
             isinstance(one, Limit)
@@ -223,5 +227,5 @@ def _read_whole(layout: Layout, facts: Facts) -> float:
             or (isinstance(one, Window) and not one.partition)
         )
         if whole and any(isinstance(s, Scan) and s.source in facts.changes for s in one.walk()):
-            found += 2.0 * sum(facts.sizes.get(scan.source, 0) for scan in one.scans)
-    return found
+            rows += 2.0 * sum(facts.sizes.get(scan.source, 0) for scan in one.scans)
+    return rows

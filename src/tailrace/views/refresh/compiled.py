@@ -108,7 +108,7 @@ def without_conditions(query: exp.Query) -> exp.Query | None:
     """A query for at least the same keys, if leaving out its conditions can only add some."""
     if not query.find(exp.Where) or query.find(*_NOT_MONOTONE):
         return None
-    made = query.copy()
-    for where in list(made.find_all(exp.Where)):
+    wider = query.copy()
+    for where in list(wider.find_all(exp.Where)):
         where.pop()
-    return made
+    return wider

@@ -167,11 +167,11 @@ class Programs:
         if known is not None:
             return known
         with kept():
-            made = make()
+            prepared = make()
         # Not what was too deep, which depends on where the stack is.
-        if made is None or made.compiled.reason == TOO_DEEP:
-            return made
-        return _programs.put(key, made)
+        if prepared is None or prepared.compiled.reason == TOO_DEEP:
+            return prepared
+        return _programs.put(key, prepared)
 
     def _needed(self, what: str, make: Callable[[], Prepared], *given: Hashable) -> Prepared:
         prepared = self._kept(what, make, *given)

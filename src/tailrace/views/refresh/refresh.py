@@ -138,9 +138,9 @@ class Refresh:
                 info = lookup.find_table(connection, schema, plain, at, self._runtime.tenant)
             now = {} if info is None else {c.name: c for c in info.columns}
             for name, was in columns.items():
-                found = now.get(name)
-                if found is None or [found.id, types.spark_type(found.type)] != was:
-                    what = "is gone" if found is None else "is another one now"
+                column = now.get(name)
+                if column is None or [column.id, types.spark_type(column.type)] != was:
+                    what = "is gone" if column is None else "is another one now"
                     raise InvalidError(
                         f"the view is invalid: the column {name!r} of {table} {what}",
                         fix=Fix(Action.CREATE_VIEW_AGAIN),
@@ -148,15 +148,15 @@ class Refresh:
 
     def _used_columns(self) -> dict[str, dict[str, list[Any]]]:
         used = self.definition.fields
-        found: dict[str, dict[str, list[Any]]] = {}
+        used_by_source: dict[str, dict[str, list[Any]]] = {}
         for given in self.definition.inputs.values():
             assert given.table is not None
             columns = {c.name: c for c in given.table.columns}
-            found[given.name] = {
+            used_by_source[given.name] = {
                 name: [columns[name].id, types.spark_type(columns[name].type)]
                 for name in used.get(given.name, [])
             }
-        return found
+        return used_by_source
 
     @cached_property
     def _sources(self) -> Sources:
@@ -205,24 +205,24 @@ class Refresh:
     # --- first ------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        made = self.definition
+        definition = self.definition
         run = self._run(small=False)
         try:
             with spark_faults():
-                known = self._result_types(run, made.layout)
+                known = self._result_types(run, definition.layout)
                 frame = self._all_rows(run, known)
                 kinds = {f["name"]: f["type"] for f in frame.schema.jsonValue()["fields"]}
             plain = list(frame.columns)
-            if made.layout is None:
+            if definition.layout is None:
                 self._memory["plain"] = plain
                 names = {name: name for name in plain}
             else:
-                names = {c.column: c.name for c in made.layout.columns}
+                names = {c.column: c.name for c in definition.layout.columns}
             columns = {names[name]: _column_type(names[name], kind) for name, kind in kinds.items()}
             table = self._txn.create_table(self._table, columns, hidden=True)
             self._memory["types"] = {n: types.spark_type(kind) for n, kind in known.items()}
             self._memory["columns"] = self._used_columns()
-            self._memory["moment"] = moment_text(made.moments, self._moment)
+            self._memory["moment"] = moment_text(definition.moments, self._moment)
             table.append(frame.toDF(*(names[name] for name in frame.columns)))
         finally:
             run.close()
@@ -320,9 +320,9 @@ class Refresh:
             if strategy is Strategy.APPEND:
                 self._append(run, layout, small=small)
             elif small:
-                found = run.collect(planned)
+                change = run.collect(planned)
                 self._stored_table.change(
-                    layout, found, lambda rows: self._again(stack, run, layout, rows)
+                    layout, change, lambda rows: self._again(stack, run, layout, rows)
                 )
             else:
                 frame = run.frame(planned)
@@ -401,23 +401,23 @@ class Refresh:
         if self._txn.scan(*split_name(self._table)).rows > most // 2:
             return None
         with spark_faults():
-            found = rows.limit(most + 1).toArrow()
+            few = rows.limit(most + 1).toArrow()
         kinds = [
             (self._planner.stored_names[c.name], c.type) for c in self._stored_table.info.columns
         ]
-        return found.cast(pa.schema(kinds)) if found.num_rows <= most else None
+        return few.cast(pa.schema(kinds)) if few.num_rows <= most else None
 
 
-def plain_query(run: Run, made: Definition, names: list[str]) -> DataFrame:
+def plain_query(run: Run, definition: Definition, names: list[str]) -> DataFrame:
     """A view's query as Spark itself reads it, at the end of the range."""
     relations = {}
-    for key, given in made.inputs.items():
+    for key, given in definition.inputs.items():
         leaf = Leaf(source=given.name, number=names.index(given.name), end=End.NEW).name
         if given.view is not None:
             relations[key] = run.view_of(given.view.reader, leaf)
         else:
             relations[key] = run.view(leaf)
-    tree = with_tables(made.tree, lambda key: relations[key])
+    tree = with_tables(definition.tree, lambda key: relations[key])
     with spark_faults():
         return run.session.sql(tree.sql("spark"))
 

@@ -50,21 +50,21 @@ def has_known_meaning(session: SparkSession | None) -> bool:
 def small_session(session: SparkSession, *, tiny: bool) -> SparkSession:
     """The session for small plans, or for tiny ones, that belongs to a user's session."""
     name, settings = ("tiny", {**_SMALL, **_TINY}) if tiny else ("small", _SMALL)
-    found = session_beside(session, name, settings)
+    beside = session_beside(session, name, settings)
     try:
-        _take_over(session, found)
+        _take_over(session, beside)
     except Exception:
         if is_classic(session):
             raise
         # A Connect server forgets a session that nobody has used for an hour.
-        found = session_beside(session, name, settings, anew=True)
-        _take_over(session, found)
-    return found
+        beside = session_beside(session, name, settings, anew=True)
+        _take_over(session, beside)
+    return beside
 
 
-def _take_over(session: SparkSession, found: SparkSession) -> None:
+def _take_over(session: SparkSession, beside: SparkSession) -> None:
     """What queries mean in one session, they mean in the other."""
     for name in _MEANING:
         meant = session.conf.get(name)
         if meant is not None:
-            found.conf.set(name, meant)
+            beside.conf.set(name, meant)

@@ -75,22 +75,22 @@ class Sources:
             label = self._job.to if end is End.NEW else self.since
             assert label is not None
             if given.view is None:
-                made = scan_at(self._runtime, table, label)
+                scan = scan_at(self._runtime, table, label)
             elif end is End.NEW and self._txn.acts_for(given.view.job):
                 # Refreshed by this very transaction.
-                made = replace(self._txn.scan(*split_name(name)), table=table)
+                scan = replace(self._txn.scan(*split_name(name)), table=table)
             else:
-                made = scan_at(self._runtime, table, self._version(table, label))
-            self._ends[name, end, wide] = made
+                scan = scan_at(self._runtime, table, self._version(table, label))
+            self._ends[name, end, wide] = scan
         return self._ends[name, end, wide]
 
     def _version(self, table: TableInfo, label: int) -> int:
         """The commit that made another view what it is at a label."""
         with self._runtime.database.read() as connection:
-            found = versions.version_at(connection, table.id, label)
-        if found is None:
+            version = versions.version_at(connection, table.id, label)
+        if version is None:
             raise InvalidError(f"{table.full_name} has no version for snapshot {label}")
-        return found
+        return version
 
     @cached_property
     def changed(self) -> dict[str, SourceChanges]:

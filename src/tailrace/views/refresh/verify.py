@@ -76,14 +76,14 @@ def verify(runtime: TenantRuntime, job: JobRecord) -> Report:
 
     options = job.spec.consumer
     assert job.watermark is not None
-    made = _Recompute(runtime, job.watermark)
+    recompute = _Recompute(runtime, job.watermark)
     moment = job.last.memory.get("moment") or None
     if moment is not None:
         parsed = datetime.fromisoformat(moment)
-        made.moment = parsed
+        recompute.moment = parsed
     try:
-        want = made.query(options)
-        have = made.stored(options)
+        want = recompute.query(options)
+        have = recompute.stored(options)
         if want.columns != have.columns:
             want = want.toDF(*have.columns)
         other = _other_types(want, have)
@@ -91,7 +91,7 @@ def verify(runtime: TenantRuntime, job: JobRecord) -> Report:
             count = have.count()
             missing, extra, examples = _compare(want, have)
     finally:
-        made.close()
+        recompute.close()
     return Report(
         view=str(options["view"]),
         ok=not missing and not extra and not other,
@@ -128,9 +128,9 @@ class _Recompute:
         self.moment: Any = None
 
     def query(self, options: Mapping[str, Any]) -> DataFrame:
-        made = self._defined(options)
+        definition = self._defined(options)
         names = {}
-        for key, given in made.inputs.items():
+        for key, given in definition.inputs.items():
             if given.view is not None:
                 with self._runtime.database.read() as connection:
                     own = joblog.options(connection, given.view.job)
@@ -141,12 +141,12 @@ class _Recompute:
                     self._runtime, scan_at(self._runtime, given.table, self._at)
                 )
             names[key] = self._name(frame)
-        tree = with_tables(made.tree, lambda key: names[key])
+        tree = with_tables(definition.tree, lambda key: names[key])
         with spark_faults():
             return (
                 self._spark.sql(tree.sql("spark"))
-                if not _has_limit(made)
-                else (self._spark.sql(_with_ties(made, tree)))
+                if not _has_limit(definition)
+                else (self._spark.sql(_with_ties(definition, tree)))
             )
 
     def stored(self, options: Mapping[str, Any]) -> DataFrame:
@@ -158,8 +158,8 @@ class _Recompute:
             version = versions.version_at(connection, table.id, self._at)
         assert version is not None
         frame = spark_scan.to_df(self._runtime, scan_at(self._runtime, table, version))
-        made = self._defined(options)
-        reader = reader_of(made, [c.name for c in table.columns])
+        definition = self._defined(options)
+        reader = reader_of(definition, [c.name for c in table.columns])
         with spark_faults():
             return self._spark.sql(reader_sql(reader, self._name(frame), "spark"))
 
@@ -184,13 +184,13 @@ class _Recompute:
             self._spark.catalog.dropTempView(name)
 
 
-def _has_limit(made: Definition) -> bool:
-    return made.layout is not None and made.layout.limit is not None
+def _has_limit(definition: Definition) -> bool:
+    return definition.layout is not None and definition.layout.limit is not None
 
 
-def _with_ties(made: Definition, tree: Any) -> str:
+def _with_ties(definition: Definition, tree: Any) -> str:
     """A LIMIT leaves open which of equal rows it takes: ties go by all columns, as in the view."""
-    layout = made.layout
+    layout = definition.layout
     assert layout is not None
     count = sum(not column.hidden for column in layout.columns)
     ordered = tree.copy()
