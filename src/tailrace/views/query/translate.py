@@ -19,16 +19,11 @@ from tailrace.views.query.from_clause import REFUSED, Env, From, Relations, Resu
 from tailrace.views.query.plan import (
     Aggregate,
     Limit,
-    Node,
     OutputColumn,
     Query,
-    SetKind,
-    SetOperation,
-    Union,
 )
 from tailrace.views.query.push_filters import filtered
 from tailrace.views.query.scope import (
-    EXACT_TYPES,
     Resolve,
     Scope,
     UnsupportedError,
@@ -39,11 +34,10 @@ from tailrace.views.query.scope import (
     outside_queries,
     renamed,
 )
+from tailrace.views.query.set_operations import combined
 from tailrace.views.query.subqueries import Subqueries
 from tailrace.views.query.time_windows import add_time_window
 from tailrace.views.query.windows import add_windows
-
-_UNKNOWN = exp.DataType.Type.UNKNOWN
 
 
 def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
@@ -123,75 +117,8 @@ class Translator(Relations):
             chain.append(chain[-1].left)
         result = self.query(chain[-1].left, env, None)
         for one in reversed(chain):
-            result = self._combined(one, result, self.query(one.right, env, None))
+            result = combined(self, one, result, self.query(one.right, env, None))
         return result
-
-    def _combined(self, query: exp.SetOperation, left: Result, right: Result) -> Result:
-        if len(left.outputs) != len(right.outputs):
-            raise InvalidError("both sides of a set operation need the same number of columns")
-        nodes = self._as_doubles([self._aligned(result) for result in (left, right)])
-        names = [output.name for output in left.outputs]
-        if query.args.get("by_name"):
-            raise UnsupportedError("UNION BY NAME")
-        columns = tuple(self._combined_column(nodes, n, name) for n, name in enumerate(names))
-        converted = frozenset(name for name in columns if name not in self.names.types)
-        distinct = bool(query.args.get("distinct"))
-        node: Node
-        if isinstance(query, exp.Union):
-            if distinct:
-                nodes = [_with_repeats(n) for n in nodes]
-            parts = [part for n in nodes for part in _parts_of(n)]
-            node = Union(columns=columns, parts=tuple(parts), converted=converted)
-            if distinct:
-                self.names.check_groupable(columns)
-                node = Aggregate(columns=columns, input=node, keys=columns, calls=())
-        else:
-            self.names.check_groupable(columns)
-            word = "except" if isinstance(query, exp.Except) else "intersect"
-            kind = SetKind(word if distinct else f"{word} all")
-            node = SetOperation(
-                columns=columns, kind=kind, left=nodes[0], right=nodes[1], converted=converted
-            )
-        outputs = [OutputColumn(name=n, column=c) for n, c in zip(names, columns, strict=True)]
-        return Result(node=node, outputs=outputs)
-
-    def _combined_column(self, nodes: list[Node], place: int, name: str) -> str:
-        """A new column; its type is known if both sides' values stay what they are."""
-        sides = [column_of(node.columns[place]) for node in nodes]
-        common = self.names.common_type(*sides)
-        kinds = [self.names.types.get(side.name) for side in sides]
-        if common is None and all(kind is not None and kind.this != _UNKNOWN for kind in kinds):
-            shown = " and ".join(kind.sql("spark") for kind in kinds if kind is not None)
-            raise UnsupportedError(f"{name} is {shown}: cast one side's to the other's type")
-        return self.names.new(name, common)
-
-    def _as_doubles(self, nodes: list[Node]) -> list[Node]:
-        """Both sides of a set operation, with numbers made doubles where the other's are."""
-        double = exp.DataType.build("double")
-        places = [
-            place
-            for place, columns in enumerate(zip(*(node.columns for node in nodes), strict=True))
-            if _is_double_and_exact([self.names.types.get(column) for column in columns])
-        ]
-        if not places:
-            return nodes
-        return [
-            self.projected(
-                node,
-                [
-                    (c, exp.cast(column_of(c), double) if n in places else column_of(c))
-                    for n, c in enumerate(node.columns)
-                ],
-            )
-            for node in nodes
-        ]
-
-    def _aligned(self, result: Result) -> Node:
-        """A node with exactly the outputs, in their order."""
-        wanted = tuple(output.column for output in result.outputs)
-        if result.node.columns == wanted:
-            return result.node
-        return self.projected(result.node, [(o.name, column_of(o.column)) for o in result.outputs])
 
     # --- SELECT -----------------------------------------------------------------------------
 
@@ -450,24 +377,6 @@ class Translator(Relations):
             offset=0 if offset is None else _number(offset.expression),
         )
         return replace(result, node=node, single=node.count == 1)
-
-
-def _is_double_and_exact(kinds: list[exp.DataType | None]) -> bool:
-    """Whether of two types one is double and the other that of exact numbers."""
-    known = [kind.this for kind in kinds if kind is not None]
-    return exp.DataType.Type.DOUBLE in known and not EXACT_TYPES.isdisjoint(known)
-
-
-def _parts_of(node: Node) -> tuple[Node, ...]:
-    """What a UNION ALL is of, if it can as well be part of a longer one."""
-    return node.parts if isinstance(node, Union) and not node.converted else (node,)
-
-
-def _with_repeats(node: Node) -> Node:
-    """What a UNION took the different rows of, if that is what a node is."""
-    if not isinstance(node, Aggregate) or node.calls or node.keys != node.input.columns:
-        return node
-    return node.input if isinstance(node.input, Union) else node
 
 
 def _number(tree: exp.Expr) -> int:
