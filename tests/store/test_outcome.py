@@ -126,16 +126,16 @@ def test_an_iteration_whose_answer_was_lost_has_succeeded_once(
 ) -> None:
     lake.create_table("u", COLUMNS, primary_key="id").append([{"id": 1}])
     lake.jobs.register("u", "copy", {"consumer": {"kind": "replica", "table": "copy"}})
-    from tailrace.propagation.iteration import Iterations
+    from tailrace.propagation.bundle import Bundle
 
-    commit = Iterations._commit
+    commit = Bundle._commit
 
     def losing(self: Any, *arguments: Any) -> Any:
         proxy.lose = Lose.ANSWER
         return commit(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Iterations, "_commit", losing)
+        patch.setattr(Bundle, "_commit", losing)
         lake.run_until_fresh()
     assert proxy.lose is Lose.NOTHING
     assert column(lake.table("copy").to_arrow(), "id") == [1]
