@@ -12,6 +12,7 @@ import tailrace
 from tailrace.cli.main import app
 from tailrace.datasource.place import place_of
 from tailrace.datasource.reading import find
+from tailrace.lru import LruCache
 from tailrace.spark_sql.allowed_functions import REFUSED
 from tailrace.views.refresh.session import small_session
 from tests.support.jobs import replica
@@ -206,6 +207,9 @@ def test_a_view_that_is_stored_already_is_checked_at_its_refresh(
     with monkeypatch.context() as before:
         before.delitem(REFUSED, "input_file_name")
         before.setattr("tailrace.store.spark_text.ALLOWED", {"input_file_name"})
+        # By another process, from which this one has nothing in memory.
+        before.setattr("tailrace.views.query.parse._parsed", LruCache(1000))
+        before.setattr("tailrace.views.definition._definitions", LruCache(1000))
         view = site.acme.create_view("acme.old", "SELECT input_file_name() AS x FROM acme.orders")
     with pytest.raises(tailrace.TailraceError, match=r"input_file_name\(\) is refused"):
         view.refresh()
