@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import tailrace
-from tailrace.store import keys as key_search
+from tailrace.store.keys import Keys
 from tests.support.lakes import LakeArgs
 
 
@@ -21,17 +21,17 @@ def test_an_upsert_of_recent_keys_reads_only_their_row_groups(
 ) -> None:
     settings = tailrace.Settings(row_group_rows=1000)
     searched: list[int] = []
-    match = key_search._match
+    found_in = Keys.found_in
 
-    def counting(held: pa.Table, wanted: pa.Table) -> object:
+    def counting(keys: Keys, held: pa.Table) -> object:
         searched.append(held.num_rows)
-        return match(held, wanted)
+        return found_in(keys, held)
 
     with sqlite_lake_args.connect(settings=settings) as lake:
         table = lake.create_table("t", {"id": "bigint", "v": "bigint"}, primary_key="id")
         table.append(rows(0, 10_000))
         table.append(rows(50_000, 10_000))
-        monkeypatch.setattr(key_search, "_match", counting)
+        monkeypatch.setattr(Keys, "found_in", counting)
         table.upsert(rows(9_990, 20))
         # Of twenty row groups in two files, the one that holds 9,990 to 9,999.
         assert searched == [1000]

@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from tailrace.datasource.place import Place
-from tailrace.datasource.skipping import may_match, understood
+from tailrace.datasource.skipping import understood
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake
 from tailrace.objects import Storage
@@ -26,7 +24,10 @@ from tailrace.spark_sql import types
 from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.files import DataFile
-from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows
+from tailrace.store.reader.batches import read
+from tailrace.store.reader.filters import Comparisons
+from tailrace.store.reader.row_range import RowRange
+from tailrace.store.scan import Scan
 from tailrace.store.schema import Column, split_name
 from tailrace.store.source import arrow_schema
 
@@ -79,7 +80,7 @@ def _scan(lake: Lake, name: str, at: int | None) -> Scan:
         if table is None:
             raise NotFoundError(f"there is no table or view {schema}.{plain} at snapshot {at}")
         files = file_lookup.data_files(connection, table, at)
-    return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
+    return Scan.of(table, at, files)
 
 
 def schema_of(found: Found) -> str:
@@ -146,13 +147,14 @@ class TableReader(DataSourceReader):
         self._storage, self._at, self._where = storage, found.scan.at, found.where
         self._columns = _columns(found, schema)
         self._schema = arrow_schema(schema)
-        self._files = tuple(live.file for live in found.scan.files)
+        self._scan = found.scan
+        self._needed = Comparisons(every=())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": ()}  # a task gets those that it reads
+        return {**self.__dict__, "_scan": None}  # a task gets the files that it reads
 
     def partitions(self) -> Sequence[InputPartition]:
-        return tasks_of(self._files)
+        return tasks_of(live.file for live in self._scan.files)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):  # of an empty table, Spark makes up another
@@ -161,56 +163,44 @@ class TableReader(DataSourceReader):
                 yield from self._read(piece, deletes)
 
     def _read(self, piece: Piece, deletes: DeleteFiles) -> Iterator[pa.RecordBatch]:
-        file = piece.file
-        dead = np.zeros(file.rows, bool)
-        dead[deletes.read(file.deletes).at(self._at)] = True
         columns = (*self._columns, *([] if self._where is None else [self._where]))
-        with self._storage.open_read(file.path) as source:
-            parquet = pq.ParquetFile(source, pre_buffer=True)
-            check_rows(self._storage, file, parquet.metadata)
-            present = set(parquet.schema_arrow.names)
-            names = list(dict.fromkeys(c.physical for c in columns if c.physical in present))
-            starts = group_starts(parquet.metadata)
-            for group in range(parquet.num_row_groups):
-                start, stop = int(starts[group]), int(starts[group + 1])
-                if not piece.start <= start < piece.stop or dead[start:stop].all():
-                    continue
-                held = parquet.read_row_group(group, columns=names)
-                yield from self._shown(held, columns, dead[start:stop])
+        dead = deletes.read(piece.file.deletes).at(self._at)
+        for _, rows in read(
+            self._storage,
+            RowRange.of(piece.file, without=dead),
+            columns,
+            where=self._needed,
+            begin_in=(piece.start, piece.stop),
+            pre_buffer=True,
+        ):
+            yield from self._shown(rows)
 
-    def _shown(
-        self, held: pa.Table, columns: Sequence[Column], dead: Any
-    ) -> Iterator[pa.RecordBatch]:
-        rows = named_rows(held, columns, len(dead))
-        if dead.any():
-            rows = rows.filter(pa.array(~dead))
+    def _shown(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         if self._where is not None:
-            rows = rows.filter(rows.column(len(columns) - 1))
+            rows = rows.filter(rows.column(rows.num_columns - 1))
         arrays = [rows.column(number).cast(field.type) for number, field in enumerate(self._schema)]
         # With Spark's own idea of what may be NULL.
         yield from pa.table(arrays, schema=self._schema).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 class SkippingReader(TableReader):
-    """Also leaves out the files that cannot hold a row for which a query's conditions are true."""
+    """Also skips what cannot hold a row for which a query's conditions are true."""
 
     def __init__(self, storage: Storage, found: Found, schema: StructType, *, place: Place) -> None:
         super().__init__(storage, found, schema)
         self._place: Place | None = place
-        self._table = found.scan.table
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_place": None}  # tasks need no catalog
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's)
-        conditions = understood(filters, self._columns)
-        if conditions and self._files:
+        needed = Comparisons.of(understood(filters, self._columns))
+        if needed.every and self._scan.files:
             assert self._place is not None
-            ids = tuple({condition.column.id for condition in conditions})
             with self._place.open() as lake, lake.runtime.database.read() as connection:
-                known = file_lookup.file_stats(connection, self._table, ids, self._at)
-            self._files = tuple(
-                file for file in self._files if may_match(known.get(file.id, {}), conditions)
-            )
+                known = file_lookup.file_stats(
+                    connection, self._scan.table, tuple(needed.columns), self._at
+                )
+            self._scan, self._needed = self._scan.pruned(needed, known), needed
         # All of them: a file that is left may hold other rows, too.
         return filters

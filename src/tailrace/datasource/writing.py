@@ -33,8 +33,9 @@ from tailrace.store.files import DataFile, Op
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.parallel import each
 from tailrace.store.parquet import FileWriter
+from tailrace.store.reader.batches import read_rows
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.scan import read_file
 from tailrace.store.schema import TableInfo, split_name
 from tailrace.store.transaction import Begun, Transaction
 from tailrace.store.write import Written
@@ -188,7 +189,7 @@ def _keys(runtime: TenantRuntime, table: TableInfo, files: Sequence[DataFile]) -
         )
     columns = table.key_columns
     names = [column.physical for column in columns]
-    parts = each(lambda file: read_file(runtime.storage, file, columns), files)
+    parts = each(lambda file: read_rows(runtime.storage, RowRange.of(file), columns), files)
     empty = pa.schema([(c.name, c.type) for c in columns]).empty_table()
     keys = pa.concat_tables([empty, *(part.cast(empty.schema) for part in parts)])
     ordered = row_checks.sort(keys.rename_columns(names), names)

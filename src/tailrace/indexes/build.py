@@ -27,7 +27,8 @@ from tailrace.indexes.row_addresses import key_name, write_rows
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.objects import Storage
 from tailrace.store.parquet import new_object_name
-from tailrace.store.pieces import Piece, read, split
+from tailrace.store.reader.batches import read
+from tailrace.store.reader.row_range import RowRange, split
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.spark_tasks import run_tasks
@@ -75,7 +76,7 @@ class Builder:
             cache_bytes=runtime.settings.cache_bytes,
         )
 
-    def run(self, pieces: Iterable[Piece], *, small: bool = False) -> Iterator[Segment]:
+    def run(self, pieces: Iterable[RowRange], *, small: bool = False) -> Iterator[Segment]:
         """Build segments of some pieces; they name every file, including those without a row."""
         current = _Segment(self, small=small)
         try:
@@ -192,7 +193,7 @@ class _Segment:
 
 
 def build(
-    runtime: Runtime, builder: Builder, pieces: Sequence[Piece], *, few: bool = False
+    runtime: Runtime, builder: Builder, pieces: Sequence[RowRange], *, few: bool = False
 ) -> list[Segment]:
     """Segments of some pieces.
 

@@ -18,7 +18,7 @@ from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.propagation.job import Kind
 from tailrace.store.changes import INSERT, Feed
-from tailrace.store.pieces import Piece, piece_without
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ class IndexConsumer(Consumer):
             definition.kind.release(txn, source, definition)
 
 
-def _inserted(runtime: Runtime, plan: Feed | Scan, to: int) -> list[Piece]:
+def _inserted(runtime: Runtime, plan: Feed | Scan, to: int) -> list[RowRange]:
     """The inserted rows, as pieces of their files."""
     if isinstance(plan, Feed):
-        return [piece_without(p.file, p.without) for p in plan.whole if p.change == INSERT]
-    return [piece_without(live.file, live.dead(runtime, to)) for live in plan.files]
+        return [delta.rows for delta in plan.deltas if delta.change == INSERT]
+    return [live.visible(runtime, to) for live in plan.files]
 
 
 for name in KINDS:

@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from tailrace.errors import NotFoundError, UnavailableError
 from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.indexes.segment import Parts, Segment, parts_at
 from tailrace.store import file_lookup, lookup
-from tailrace.store.deletes import Deleted, Positions
+from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile
-from tailrace.store.pieces import Piece, piece_without
+from tailrace.store.positions import Positions
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
-
-_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,22 +35,20 @@ class IndexSnapshot:
     files: Mapping[int, DataFile]  # of the table at the snapshot, by their keys
     gone: RowSet  # of the files that the segments name
     deletes: Mapping[int, Deleted]  # of its files, with their snapshots
-    tail: tuple[Piece, ...]
+    tail: tuple[RowRange, ...]
 
     @property
     def tail_rows(self) -> int:
         return sum(piece.rows for piece in self.tail)
 
-    def live_piece(self, key: int) -> Piece:
+    def live_piece(self, key: int) -> RowRange:
         """All rows of a file that are there at the snapshot."""
-        gone = self.gone.get(key)
-        return piece_without(self.files[key], _NONE if gone is None else gone)
+        return RowRange.of(self.files[key], without=self.gone.get(key))
 
     @property
     def scan(self) -> Scan:
         """The table at the snapshot."""
-        live = tuple(LiveFile(file=file) for file in self.files.values())
-        return Scan(table=self.table, at=self.at, files=live)
+        return Scan.of(self.table, self.at, self.files.values())
 
 
 def index_at(
@@ -101,7 +96,7 @@ def index_at(
         gone=gone,
         deletes=deletes,
         tail=tuple(
-            piece_without(file, dead.get(key, _NONE))
+            RowRange.of(file, without=dead.get(key))
             for key, file in files.items()
             if key not in named
         ),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.index_snapshot import IndexSnapshot
     from tailrace.indexes.reader import Opener, Reader
     from tailrace.indexes.segment import Centroids
-    from tailrace.store.pieces import Piece
+    from tailrace.store.reader.row_range import RowRange
     from tailrace.store.runtime import Runtime
     from tailrace.store.schema import Column, TableInfo
     from tailrace.store.transaction import Transaction
@@ -83,7 +83,7 @@ class Training(Protocol):
         job_id: int,
         definition: Definition,
         table: TableInfo,
-        pieces: Sequence[Piece],
+        pieces: Sequence[RowRange],
         rows: int | None = None,
     ) -> Centroids | None:
         """New centroids for the rows of some pieces, from a sample of them.

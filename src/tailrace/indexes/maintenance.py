@@ -25,8 +25,8 @@ from tailrace.indexes.row_addresses import RowAddresses
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
-from tailrace.store.deletes import NOTHING
-from tailrace.store.pieces import Piece, piece_of
+from tailrace.store.positions import NONE
+from tailrace.store.reader.row_range import RowRange
 
 if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime
@@ -181,7 +181,7 @@ class Maintenance:
             rows=sum(segment.rows for segment in built),
         )
 
-    def _pieces(self, snapshot: IndexSnapshot, rebuild: Rebuild) -> list[Piece]:
+    def _pieces(self, snapshot: IndexSnapshot, rebuild: Rebuild) -> list[RowRange]:
         """The live rows of some segments.
 
         By the files where segments have them whole; by row addresses where they share files.
@@ -208,10 +208,10 @@ class Maintenance:
                 live = rows.by_file(~rows.find(snapshot.gone))
                 for key, positions in live.items():
                     if key not in whole:
-                        pieces.append(piece_of(snapshot.files[key], positions))
+                        pieces.append(RowRange.at(snapshot.files[key], positions))
                 # Also where nothing is left: what no segment names is what the index lacks.
                 names = (key for key in segment.files if key in named and key not in whole)
-                pieces += [piece_of(snapshot.files[key], NOTHING.positions) for key in names]
+                pieces += [RowRange.at(snapshot.files[key], NONE) for key in names]
         return pieces
 
     def calibrate(self) -> None:

@@ -18,8 +18,9 @@ from tailrace.indexes.row_addresses import RowSet
 from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 from tailrace.store import file_lookup, predicate
 from tailrace.store.parallel import each
+from tailrace.store.reader.batches import read_rows as read_range
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import read_file
 from tailrace.store.schema import Column
 
 
@@ -63,9 +64,8 @@ def read_rows(
     def read(key: int) -> tuple[Any, pa.Table]:
         own = np.flatnonzero(hits.files == key)
         order = np.argsort(hits.positions[own], kind="stable")
-        file = snapshot.files[int(key)]
-        rows = read_file(runtime.storage, file, unique, only=hits.positions[own][order])
-        return own[order], rows.cast(schema)
+        some = RowRange.at(snapshot.files[int(key)], hits.positions[own][order])
+        return own[order], read_range(runtime.storage, some, unique).cast(schema)
 
     parts = each(read, list(keys))
     if not parts:

@@ -12,7 +12,8 @@ from tailrace.loading.convert import Mask
 from tailrace.loading.rows import Lines, Misfit, PartStarts, as_json, shown
 from tailrace.store import file_lookup
 from tailrace.store import keys as key_search
-from tailrace.store.scan import read_file
+from tailrace.store.reader.batches import read_rows
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
 
@@ -71,7 +72,7 @@ def existing(txn: Transaction, table: TableInfo, keys: pa.Table) -> Mask:
     places = key_search.find_keys(runtime, wanted, scan, known)
     by_key = {live.file.key: live.file for live in scan.files}
     parts = [
-        read_file(runtime.storage, by_key[file], columns, only=positions)
+        read_rows(runtime.storage, RowRange.at(by_key[file], positions), columns)
         for file, positions in places.items()
     ]
     taken = np.zeros(keys.num_rows, bool)

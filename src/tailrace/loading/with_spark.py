@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tailrace.errors import UnavailableError
 from tailrace.loading.parts import Part, first_lines, joined, tasks
@@ -27,6 +26,7 @@ from tailrace.loading.stop_sign import StopSign
 from tailrace.loading.tasks import LoadTask, TaskResult, misfits_in, misfits_of, staged
 from tailrace.store.files import DataFile, Op
 from tailrace.store.parquet import FileWriter, new_object_name
+from tailrace.store.reader.opened import open_parquet
 from tailrace.store.runtime import Runtime
 from tailrace.store.spark_tasks import run_tasks
 from tailrace.store.write import Written
@@ -139,8 +139,8 @@ def _write(plan: LoadPlan, writer: FileWriter, read: _Read, temporary: list[str]
 def _misfits(runtime: Runtime, files: Iterable[DataFile]) -> Iterator[Misfit]:
     """Rejected rows, a few at a time."""
     for file in files:
-        with runtime.storage.open_read(file.path) as source:
-            for batch in pq.ParquetFile(source).iter_batches():
+        with open_parquet(runtime.storage, file.path) as parquet:
+            for batch in parquet.iter_batches():
                 yield from misfits_in(pa.Table.from_batches([batch]))
 
 

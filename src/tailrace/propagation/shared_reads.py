@@ -21,7 +21,7 @@ from tailrace.errors import NotFoundError
 from tailrace.store import changes as feed
 from tailrace.store import file_lookup, lookup, scan, spark_scan
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.scan import Scan
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
 from tailrace.store.spark_faults import spark_faults
 
@@ -192,7 +192,7 @@ def plan_range(runtime: Runtime, key: Key, columns: set[str] | None) -> feed.Fee
         if since is not None:
             return feed.plan(runtime, connection, table, since, to, net=True)
         files = file_lookup.data_files(connection, table, to)
-    return Scan(table=table, at=to, files=tuple(LiveFile(file=file) for file in files))
+    return Scan.of(table, to, files)
 
 
 class SharedReads:

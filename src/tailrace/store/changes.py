@@ -21,12 +21,15 @@ import sqlalchemy as sa
 
 from tailrace.errors import InvalidError
 from tailrace.store import file_lookup, lookup
-from tailrace.store.deletes import NOTHING, Deleted, Positions
+from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile, Op
 from tailrace.store.images import same_rows
 from tailrace.store.parallel import each
+from tailrace.store.positions import NONE, Positions
+from tailrace.store.reader.batches import read_rows
+from tailrace.store.reader.budget import Budget, Cost
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import read_file
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
 
 if TYPE_CHECKING:
@@ -34,36 +37,47 @@ if TYPE_CHECKING:
 
 INSERT, DELETE = "insert", "delete"
 Flags = npt.NDArray[np.bool_]
+Snapshots = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeFile:
-    """All rows of a file but some were inserted, or deleted, by one snapshot."""
+class FileDelta:
+    """Rows of one file that were inserted, or that were deleted."""
 
-    file: DataFile
+    rows: RowRange
     change: str
-    snapshot: int
-    without: Positions
+    # The snapshot that did it; where only some rows of the file were deleted, one for each.
+    snapshots: int | Snapshots
 
     @property
-    def rows(self) -> int:
-        return self.file.rows - len(self.without)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeletedRows:
-    """Some rows of a file were deleted, each by its own snapshot."""
-
-    file: DataFile
-    deleted: Deleted
-
-    @property
-    def rows(self) -> int:
-        return len(self.deleted.positions)
+    def is_whole(self) -> bool:
+        """Whether it is all of the file that was left, and not some rows of it."""
+        return self.rows.keep is None
 
     def groups(self, group_rows: int) -> int:
-        """About how many row groups hold one of them."""
-        return len(np.unique(self.deleted.positions // group_rows))
+        """About how many row groups hold one of the rows."""
+        file = self.rows.file
+        if self.rows.keep is None:
+            return -(-file.rows // group_rows)
+        return len(np.unique(self.rows.keep // group_rows))
+
+
+def inserted_file(file: DataFile, snapshot: int, without: Positions) -> FileDelta:
+    """A file that came, less the rows of it that went again."""
+    rows = RowRange.of(file, without=without)
+    return FileDelta(rows=rows, change=INSERT, snapshots=snapshot)
+
+
+def deleted_file(file: DataFile, snapshot: int, without: Positions) -> FileDelta:
+    """A file that went, with the rows that were left of it."""
+    rows = RowRange.of(file, without=without)
+    return FileDelta(rows=rows, change=DELETE, snapshots=snapshot)
+
+
+def deleted_rows(file: DataFile, deleted: Deleted) -> FileDelta:
+    """Rows that were deleted of a file."""
+    rows = RowRange.at(file, deleted.positions)
+    return FileDelta(rows=rows, change=DELETE, snapshots=deleted.snapshots)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,42 +85,44 @@ class Feed:
     """The plan of a change feed."""
 
     table: TableInfo
-    whole: tuple[WholeFile, ...]
-    some: tuple[DeletedRows, ...]
+    deltas: tuple[FileDelta, ...]
     net: bool
 
     @property
     def rows(self) -> int:
-        return sum(p.rows for p in self.whole) + sum(p.rows for p in self.some)
+        return sum(delta.rows.rows for delta in self.deltas)
 
     @property
     def only_inserts(self) -> bool:
-        """Whether nothing was deleted, so that nobody needs to look for it."""
-        return not self.some and all(part.change == INSERT for part in self.whole)
+        """Whether nothing was deleted."""
+        return all(delta.change == INSERT for delta in self.deltas)
 
     @property
     def may_cancel(self) -> bool:
         """Whether a delete and an insert of one key can both be in it."""
-        changes = {part.change for part in self.whole} | ({DELETE} if self.some else set())
+        changes = {delta.change for delta in self.deltas}
         return self.net and bool(self.table.key) and len(changes) == 2
 
-    @property
-    def bytes_held(self) -> int:
-        """About how many bytes of Parquet its rows are."""
-        some = sum(part.file.size * part.rows // max(1, part.file.rows) for part in self.some)
-        return sum(part.file.size for part in self.whole) + some
-
-    def rows_read(self, group_rows: int) -> int:
-        """How many rows are decoded: of deletes, whole row groups, one at a time."""
-        some = sum(min(part.groups(group_rows) * group_rows, part.file.rows) for part in self.some)
-        return sum(part.file.rows for part in self.whole) + some
+    def cost(self, group_rows: int) -> Cost:
+        """What reading it takes; row groups are decoded as a whole, of usually so many rows."""
+        size = searched = 0
+        for delta in self.deltas:
+            file = delta.rows.file
+            if delta.is_whole:
+                size += file.size
+                searched += file.rows
+            else:
+                size += file.size * delta.rows.rows // max(1, file.rows)
+                searched += min(delta.groups(group_rows) * group_rows, file.rows)
+        return Cost(rows=self.rows, size=size, searched=searched)
 
     def bytes_read(self, group_rows: int) -> int:
         """About how many bytes of Parquet must be read."""
-        total = sum(part.file.size for part in self.whole)
-        for part in self.some:
-            groups = -(-part.file.rows // group_rows)
-            total += part.file.size * part.groups(group_rows) // groups
+        total = 0
+        for delta in self.deltas:
+            file = delta.rows.file
+            groups = -(-file.rows // group_rows)
+            total += file.size * delta.groups(group_rows) // groups
         return total
 
 
@@ -124,37 +140,29 @@ def plan(
     lookup.check_snapshot(connection, until)
     if since > until:
         raise InvalidError(f"changes(since={since}, until={until}): since must not be after until")
-    whole: list[WholeFile] = []
-    some: list[DeletedRows] = []
+    came: list[FileDelta] = []
+    went: list[FileDelta] = []
     for file in file_lookup.files_begun(connection, table, since, until):
-        dead = runtime.deletes.read(file.deletes).at(until) if net else NOTHING.positions
+        dead = runtime.deletes.read(file.deletes).at(until) if net else NONE
         gone = net and file.end is not None and file.end <= until
         if file.op is not Op.COMPACTION and not gone and len(dead) < file.rows:
-            whole.append(WholeFile(file=file, change=INSERT, snapshot=file.begin, without=dead))
+            came.append(inserted_file(file, file.begin, dead))
     for file in file_lookup.files_with_deletes(connection, table, since, until):
         if net and file.begin > since:
             continue
         deleted = runtime.deletes.read(file.deletes)
         within = deleted.within(since, until)
         if len(within.positions):
-            some.append(DeletedRows(file=file, deleted=within))
+            went.append(deleted_rows(file, within))
         if file.end is not None and since < file.end <= until:
-            before = deleted.at(file.end)
-            whole.append(WholeFile(file=file, change=DELETE, snapshot=file.end, without=before))
-    return Feed(table=table, whole=tuple(whole), some=tuple(some), net=net)
+            went.append(deleted_file(file, file.end, deleted.at(file.end)))
+    return Feed(table=table, deltas=(*came, *went), net=net)
 
 
-def is_small(runtime: Runtime, feed: Feed, most: int | None = None) -> bool:
-    """Whether the driver may read a feed itself: by what it holds in the end, and looks at.
-
-    `most`: rows, if not as many as the driver usually reads.
-    """
-    limits = runtime.settings
-    return feed.rows == 0 or (
-        feed.rows <= (limits.local_rows if most is None else most)
-        and feed.bytes_held <= limits.local_bytes
-        and feed.rows_read(limits.row_group_rows) <= limits.local_keys
-    )
+def is_small(runtime: Runtime, feed: Feed) -> bool:
+    """Whether the driver may read a feed itself."""
+    settings = runtime.settings
+    return feed.rows == 0 or Budget.of(settings).covers(feed.cost(settings.row_group_rows))
 
 
 def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
@@ -164,20 +172,16 @@ def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
     plain = pa.schema([pa.field(c.name, c.type) for c in columns])
     nothing = _marked(plain.empty_table(), INSERT, np.empty(0, np.int64))
 
-    def read(part: WholeFile | DeletedRows) -> pa.Table:
-        if isinstance(part, WholeFile):
-            rows = read_file(runtime.storage, part.file, columns, without=part.without)
-            snapshots = np.full(rows.num_rows, part.snapshot)
-            return _marked(rows, part.change, snapshots).cast(nothing.schema)
-        rows = read_file(runtime.storage, part.file, columns, only=part.deleted.positions)
-        return _marked(rows, DELETE, part.deleted.snapshots).cast(nothing.schema)
+    def read(delta: FileDelta) -> pa.Table:
+        rows = read_rows(runtime.storage, delta.rows, columns)
+        snapshots = np.broadcast_to(np.int64(delta.snapshots), rows.num_rows)
+        return _marked(rows, delta.change, snapshots).cast(nothing.schema)
 
-    parts: list[WholeFile | DeletedRows] = [*feed.whole, *feed.some]
-    table = pa.concat_tables([nothing, *each(read, parts)])
+    table = pa.concat_tables([nothing, *each(read, feed.deltas)])
     return _without_equal_images(table, feed.table) if feed.may_cancel else table
 
 
-def _marked(rows: pa.Table, change: str, snapshots: npt.NDArray[np.int64]) -> pa.Table:
+def _marked(rows: pa.Table, change: str, snapshots: Snapshots) -> pa.Table:
     marks = [pa.repeat(change, rows.num_rows), pa.array(snapshots, pa.int64())]
     schema = pa.schema(
         [pa.field(CHANGE, pa.string()), pa.field(SNAPSHOT, pa.int64()), *rows.schema]

@@ -21,18 +21,12 @@ from tailrace.store import file_lookup, lookup, outcome
 from tailrace.store import keys as key_search
 from tailrace.store import tables as t
 from tailrace.store.commit_rows import Writer
-from tailrace.store.deletes import (
-    NOTHING,
-    Deleted,
-    Positions,
-    WrittenDeletes,
-    union,
-    write_deletes,
-)
+from tailrace.store.deletes import NOTHING, Deleted, WrittenDeletes, write_deletes
 from tailrace.store.files import DataFile, Op
 from tailrace.store.keys import keys_of_files
+from tailrace.store.positions import NONE, Positions, union
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.scan import Scan
 from tailrace.store.workspace import Commit, TableWork, Workspace
 
 
@@ -186,7 +180,7 @@ class _Preparation:
     def _prepare(self, prepared: PreparedTable) -> None:
         table = prepared.work
         for file in table.files:
-            removed = table.removed.get(file.key, NOTHING.positions)
+            removed = table.removed.get(file.key, NONE)
             if len(removed) == file.rows:
                 continue  # written and deleted by this transaction: as if it had never been
             prepared.files.append(file)
@@ -242,21 +236,16 @@ class _Preparation:
         if table.base is None:
             return
         since = file_lookup.files_begun(self._connection, table.base, self._base, self._newest)
-        new = tuple(
-            LiveFile(file=file)
-            for file in since
-            if file.op is not Op.COMPACTION and file.end is None
-        )
+        new = [file for file in since if file.op is not Op.COMPACTION and file.end is None]
         if not new:
             return
-        scan = Scan(table=table.info, at=self._newest, files=new)
+        scan = Scan.of(table.info, self._newest, new)
         stats = file_lookup.file_stats(self._connection, table.base, table.info.key, self._newest)
         for written in table.written:
             keys = keys_of_files(self._runtime, table.info, written)
             places = key_search.find_keys(self._runtime, keys, scan, stats)
             if places:
-                files = [live.file for live in new]
-                shown = key_search.show_keys(self._runtime, table.info, places, files)
+                shown = key_search.show_keys(self._runtime, table.info, places, new)
                 raise ConflictError(
                     f"{table.info.full_name}: another transaction inserted the same keys first: "
                     f"{shown}; run this one again"

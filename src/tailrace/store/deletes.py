@@ -1,15 +1,13 @@
 """Deleted rows of a data file: positions, and the snapshots since which they are deleted.
 
-Owned here: the delete file's layout, and the two forms in which positions are used, sorted arrays
-and bitmaps. A delete file keeps a snapshot for each position as soon as it holds deletes of more
-than one; a data file has at most one delete file at a time.
+Owned here: the delete file's layout. A delete file keeps a snapshot for each position as soon as it
+holds deletes of more than one; a data file has at most one delete file at a time.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from posixpath import basename
 from threading import Lock
@@ -24,8 +22,8 @@ from tailrace.errors import CorruptError
 from tailrace.objects import Storage
 from tailrace.store.files import DeleteFile
 from tailrace.store.parquet import new_object_name
-
-Positions = npt.NDArray[np.int64]  # sorted, no position twice
+from tailrace.store.positions import NONE, Positions
+from tailrace.store.reader.opened import open_parquet
 
 PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD = "file_path", "pos", "_ducklake_internal_snapshot_id"
 # The format's reserved field ids.
@@ -57,7 +55,7 @@ class Deleted:
         return Deleted(positions=every[order], snapshots=marks[order])
 
 
-NOTHING = Deleted(positions=np.empty(0, np.int64), snapshots=np.empty(0, np.int64))
+NOTHING = Deleted(positions=NONE, snapshots=np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +98,7 @@ class DeleteFiles:
 
     def _load(self, file: DeleteFile) -> Deleted:
         columns = [POS_FIELD, SNAPSHOT_FIELD] if file.is_partial else [POS_FIELD]
-        with self._storage.open_read(file.path) as source:
-            parquet = pq.ParquetFile(source)
+        with open_parquet(self._storage, file.path) as parquet:
             self._check(file, parquet.metadata)
             table = parquet.read(columns=columns)
         positions = table.column(POS_FIELD).to_numpy()
@@ -163,28 +160,3 @@ def write_deletes(
         size=sink.size,
         footer=footer_size,
     )
-
-
-def union(parts: Iterable[Positions]) -> Positions:
-    """All positions of the parts, sorted, none twice."""
-    return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
-
-
-def to_words(positions: Positions) -> npt.NDArray[np.int64]:
-    """A bitmap as 64-bit words: bit p % 64 of word p // 64 stands for position p."""
-    bits = np.zeros((int(positions[-1]) // 64 + 1) * 64 if len(positions) else 0, np.uint8)
-    bits[positions] = 1
-    return np.packbits(bits, bitorder="little").view(np.int64)
-
-
-def to_bitmap(positions: Positions) -> bytes:
-    """A bitmap as bytes, to bring many positions from Spark's workers to the driver."""
-    bits = np.zeros(int(positions.max()) + 1 if len(positions) else 0, np.uint8)
-    bits[positions] = 1
-    return np.packbits(bits, bitorder="little").tobytes()
-
-
-def from_bitmap(bitmap: bytes) -> Positions:
-    """The positions in a bitmap."""
-    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
-    return np.flatnonzero(bits).astype(np.int64)

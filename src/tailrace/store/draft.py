@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, InvalidError, NotFoundError
 from tailrace.store import file_lookup, lookup
-from tailrace.store.deletes import union
 from tailrace.store.files import DataFile
+from tailrace.store.positions import union
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import TableInfo, fold, split_name

@@ -7,8 +7,8 @@ that is too large for the driver is left to Spark (None).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,18 +19,20 @@ import pyarrow.parquet as pq
 
 from tailrace.spark_sql.types import is_atomic
 from tailrace.store import stats
-from tailrace.store.files import ColumnStats
-from tailrace.store.keys import Bounds
 from tailrace.store.parallel import each
+from tailrace.store.reader.batches import read_groups
+from tailrace.store.reader.budget import Budget
+from tailrace.store.reader.filters import Flags, Known, overlap
+from tailrace.store.reader.opened import open_file
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, named_rows
-from tailrace.store.schema import FILE, POS, Column
+from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.schema import HIDDEN, Column
 
 # Row groups that one task reads.
 _GROUPS = 4
 # Numbers up to which it is faster to look a value up than to hash it: a table of a byte each.
 _TABLE_RANGE = 32_000_000
-Flags = npt.NDArray[np.bool_]
 
 
 def can_hold(column: pa.DataType, values: pa.DataType) -> bool:
@@ -66,13 +68,14 @@ def _is_float(kind: pa.DataType) -> bool:
 
 
 class Wanted:
-    """Values of a column, and which ranges can hold one of them.
+    """A `Filter` of the rows that have one of some values in a column.
 
     As for Spark, NULL, NaN and zero are values, whatever the zero's sign.
     """
 
     def __init__(self, column: Column, values: pa.Array) -> None:
         self.column = column
+        self.looks_at = (column,)
         self.has_null = values.null_count > 0
         self.values = pc.unique(_plain_zeros(_as_type(values.drop_null(), column.type)))
         # No bounds say where a NaN is.
@@ -82,11 +85,12 @@ class Wanted:
             self._sorted = np.sort(self.values.to_numpy(zero_copy_only=False))
         self._limits = stats.of_values(self.values) if len(self.values) else None
 
-    def may_be_in(self, bounds: Bounds, nulls: int | None) -> bool:
-        """Whether a value can be between two bounds; None is not known."""
-        if self.has_null and nulls != 0:
+    def may_hold(self, known: Callable[[Column], Known]) -> bool:
+        found = known(self.column)
+        bounds = found.bounds
+        if self.has_null and found.nulls != 0:
             return True
-        if not len(self.values):
+        if not len(self.values) or found.only_nulls:
             return False
         if bounds is None or self._has_nan:
             # No bounds: everything, or nothing but NULLs, which hold no value.
@@ -94,12 +98,10 @@ class Wanted:
         if self._sorted is not None:
             at = int(np.searchsorted(self._sorted, bounds[0]))
             return at < len(self._sorted) and bool(self._sorted[at] <= bounds[1])
-        limits = self._limits
-        return limits is None or bool(limits[0] <= bounds[1] and bounds[0] <= limits[1])
+        return overlap(self._limits, bounds)
 
-    def found_in(self, column: pa.ChunkedArray) -> Flags:
-        """Which of a column's values are wanted."""
-        held = _plain_zeros(column.cast(self.column.type))
+    def found_in(self, rows: pa.Table) -> Flags:
+        held = _plain_zeros(rows.column(0))
         if self._table is not None and not held.null_count:
             return self._looked_up(held.to_numpy())
         flags = pc.is_in(held, value_set=self.values, skip_nulls=True)
@@ -133,18 +135,7 @@ class _Task:
     live: LiveFile
     footer: pq.FileMetaData
     groups: tuple[int, ...]
-
-
-def prune(scan: Scan, wanted: Wanted, known: Mapping[int, Mapping[int, ColumnStats]]) -> Scan:
-    """The files that can hold a wanted value. `known`: statistics by file id."""
-    kept = []
-    for live in scan.files:
-        found = live.file.stats if live.file.id < 0 else known.get(live.file.id, {}).values()
-        own = next((s for s in found if s.column_id == wanted.column.id), None)
-        bounds = stats.of_text(wanted.column.type, own)
-        if own is None or wanted.may_be_in(bounds, own.nulls):
-            kept.append(live)
-    return replace(scan, files=tuple(kept))
+    rows: int  # of the groups
 
 
 def find_rows(
@@ -161,89 +152,47 @@ def find_rows(
     `scan` should be pruned, and its table narrowed to the columns that are needed. None if more
     than `limit` rows are found, or more values would have to be compared than the driver should.
     """
-    tasks = list(_tasks(runtime, scan, wanted))
-    total = sum(task.footer.row_group(group).num_rows for task in tasks for group in task.groups)
-    if total > runtime.settings.local_keys:
+    tasks = [task for live in scan.files for task in _tasks(runtime, live, wanted)]
+    if not Budget.of(runtime.settings).covers_search(sum(task.rows for task in tasks)):
         return None
+    schema = _schema(scan.table.columns, places=places)
 
     def run(task: _Task) -> list[pa.Table]:
-        return _read(runtime, scan, task, wanted, where, places=places)
+        file, columns = task.live.file, scan.table.columns
+        visible = task.live.visible(runtime, scan.at)
+        parts = []
+        with open_file(runtime.storage, file, footer=task.footer) as opened:
+            for positions, rows in read_groups(
+                opened, task.groups, visible, columns, wanted, use_threads=False
+            ):
+                arrays = rows.columns
+                if places:
+                    arrays += [pa.repeat(file.key, len(positions)), pa.array(positions)]
+                found = pa.table(arrays, schema=schema)
+                parts.append(found if where is None else found.filter(where))
+        return parts
 
-    schema = _schema(scan.table.columns, places=places)
     parts = [part for found in each(run, tasks) for part in found]
     if sum(part.num_rows for part in parts) > limit:
         return None
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _tasks(runtime: Runtime, scan: Scan, wanted: Wanted) -> list[_Task]:
-    tasks = []
-    for live in scan.files:
-        with runtime.storage.open_read(live.file.path) as source:
-            footer = pq.ParquetFile(source).metadata
-        check_rows(runtime.storage, live.file, footer)
-        place = stats.leaves(footer).get(wanted.column.physical)
-        groups = []
-        for group in range(footer.num_row_groups):
-            if place is None:  # written before the column was added: NULL in all rows
-                if wanted.has_null:
-                    groups.append(group)
-                continue
-            chunk = footer.row_group(group).column(place).statistics
-            bounds = None if chunk is None else stats.of_chunk(wanted.column.type, chunk)
-            if wanted.may_be_in(bounds, None if chunk is None else chunk.null_count):
-                groups.append(group)
-        for start in range(0, len(groups), _GROUPS):
-            some = tuple(groups[start : start + _GROUPS])
-            tasks.append(_Task(live=live, footer=footer, groups=some))
-    return tasks
-
-
-def _read(
-    runtime: Runtime,
-    scan: Scan,
-    task: _Task,
-    wanted: Wanted,
-    where: pc.Expression | None,
-    *,
-    places: bool,
-) -> list[pa.Table]:
-    columns = scan.table.columns
-    dead = task.live.dead(runtime, scan.at) if task.live.has_deletes else None
-    starts = group_starts(task.footer)
-    parts = []
-    with runtime.storage.open_read(task.live.file.path) as source:
-        parquet = pq.ParquetFile(source, metadata=task.footer)
-        present = set(parquet.schema_arrow.names)
-        names = [c.physical for c in columns if c.physical in present]
-        for group in task.groups:
-            count = task.footer.row_group(group).num_rows
-            mask = np.ones(count, bool)
-            if wanted.column.physical in present:
-                held = parquet.read_row_group(
-                    group, columns=[wanted.column.physical], use_threads=False
-                )
-                mask = wanted.found_in(held.column(0))
-            if dead is not None:
-                low, high = np.searchsorted(dead, [starts[group], starts[group] + count])
-                mask[dead[low:high] - starts[group]] = False
-            if not mask.any():
-                continue
-            rows = parquet.read_row_group(group, columns=names, use_threads=False)
-            rows = rows.filter(pa.array(mask))
-            made = named_rows(rows, columns, rows.num_rows if names else int(mask.sum()))
-            if places:
-                found = np.flatnonzero(mask) + starts[group]
-                made = made.append_column(
-                    FILE, pa.array(np.full(len(found), task.live.file.key, np.int64))
-                ).append_column(POS, pa.array(found, pa.int64()))
-            made = pa.table(made.columns, schema=_schema(columns, places=places))
-            parts.append(made if where is None else made.filter(where))
-    return parts
+def _tasks(runtime: Runtime, live: LiveFile, wanted: Wanted) -> list[_Task]:
+    with open_file(runtime.storage, live.file) as opened:
+        groups = opened.groups(RowRange.of(live.file), wanted)
+    shares = [groups[start : start + _GROUPS] for start in range(0, len(groups), _GROUPS)]
+    return [
+        _Task(
+            live=live,
+            footer=opened.footer,
+            groups=tuple(share),
+            rows=sum(opened.footer.row_group(group).num_rows for group in share),
+        )
+        for share in shares
+    ]
 
 
 def _schema(columns: Sequence[Column], *, places: bool) -> pa.Schema:
-    fields = [pa.field(c.name, c.type) for c in columns]
-    if places:
-        fields += [pa.field(FILE, pa.int64()), pa.field(POS, pa.int64())]
-    return pa.schema(fields)
+    hidden = HIDDEN if places else ()
+    return pa.schema([(column.name, column.type) for column in (*columns, *hidden)])

@@ -6,38 +6,43 @@ the driver, one row group at a time, while that is cheaper than a Spark job; els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tailrace.errors import CorruptError
 from tailrace.spark_sql import types
 from tailrace.store import stats
-from tailrace.store.deletes import Positions, from_bitmap, to_bitmap, union
-from tailrace.store.files import ColumnStats, DataFile
+from tailrace.store.files import DataFile
+from tailrace.store.positions import Positions, from_bitmap, to_bitmap, union
+from tailrace.store.reader.batches import read, read_rows
+from tailrace.store.reader.budget import Budget
+from tailrace.store.reader.filters import FileStats, Flags, Known, known_of, overlap
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan, check_rows, group_starts, read_file
+from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import FILE, POS, Column, TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import load, local_frame, to_df
+from tailrace.store.stats import Bounds
 from tailrace.store.write import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Places = dict[int, Positions]  # positions by file key
-Bounds = tuple[Any, Any] | None  # None: anything is possible
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """A set of keys to look for."""
+    """A set of keys to look for: a `Filter` of the rows that have one of them."""
 
     table: TableInfo
     rows: int
@@ -47,19 +52,59 @@ class Keys:
     local: pa.Table | None
     frame: Callable[[], DataFrame]
 
+    @property
+    def looks_at(self) -> tuple[Column, ...]:
+        return self.table.key_columns
+
+    def may_hold(self, known: Callable[[Column], Known]) -> bool:
+        bounds = tuple(known(column).bounds for column in self.looks_at)
+        return any(
+            all(overlap(a, b) for a, b in zip(piece, bounds, strict=True)) for piece in self.pieces
+        ) and self._first_is_in(bounds[0])
+
+    def _first_is_in(self, bounds: Bounds) -> bool:
+        """Whether the first column of a key is between two bounds."""
+        if self._sorted is None or bounds is None:
+            return True
+        at = np.searchsorted(self._sorted, bounds[0])
+        return bool(at < len(self._sorted) and self._sorted[at] <= bounds[1])
+
+    @cached_property
+    def _sorted(self) -> npt.NDArray[np.integer] | None:
+        """The first column, if it is at hand and has whole numbers."""
+        if self.local is None or not pa.types.is_integer(self.looks_at[0].type):
+            return None
+        return np.sort(self.local.column(0).to_numpy())
+
+    def found_in(self, rows: pa.Table) -> Flags:
+        assert self.local is not None
+        if rows.num_columns == 1:
+            mask = pc.is_in(rows.column(0), value_set=self.local.column(0).combine_chunks())
+            return np.asarray(mask.to_numpy(), bool)
+        # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+        names = [str(number) for number in range(rows.num_columns)]
+        rows, keys = rows.rename_columns(names), self.local.rename_columns(names)
+        numbered = rows.append_column(POS, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+        joined = numbered.join(keys, keys=names, join_type="left semi")
+        mask = np.zeros(rows.num_rows, bool)
+        mask[joined.column(POS).to_numpy()] = True
+        return mask
+
 
 def keys_of_files(runtime: Runtime, table: TableInfo, written: Written) -> Keys:
     """The keys of files that were just written."""
     columns = table.key_columns
     local = written.keys
     if local is None and written.rows <= runtime.settings.local_rows:
-        parts = [read_file(runtime.storage, file, columns) for file in written.files]
+        parts = [read_rows(runtime.storage, RowRange.of(file), columns) for file in written.files]
         local = pa.concat_tables(parts).rename_columns([c.physical for c in columns])
-    by_file = [{s.column_id: s for s in file.stats} for file in written.files]
     return Keys(
         table=table,
         rows=written.rows,
-        pieces=tuple(_bounds_of(found, columns) for found in by_file),
+        pieces=tuple(
+            tuple(known(column).bounds for column in columns)
+            for known in (known_of(file, {}) for file in written.files)
+        ),
         local=local,
         frame=lambda: load(runtime, written.files, columns),
     )
@@ -83,88 +128,27 @@ def keys_of_frame(table: TableInfo, frame: DataFrame) -> Keys:
     return Keys(table=table, rows=-1, pieces=(nothing,), local=None, frame=lambda: frame)
 
 
-def find_keys(
-    runtime: Runtime, keys: Keys, scan: Scan, known: Mapping[int, Mapping[int, ColumnStats]]
-) -> Places:
-    """Where a scan's live rows have one of the keys. `known`: statistics by file id."""
+def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -> Places:
+    """Where a scan's live rows have one of the keys."""
     if not scan.files or keys.rows == 0:
         return {}
-    files = tuple(live for live in scan.files if _may_hold(keys, live.file, known))
-    pruned = Scan(table=scan.table, at=scan.at, files=files)
-    if keys.local is not None and pruned.rows <= runtime.settings.local_keys:
-        return _find_locally(runtime, keys.table, keys.local, pruned)
-    return _find_with_spark(runtime, keys, pruned) if files else {}
+    pruned = scan.pruned(keys, statistics)
+    if keys.local is not None and Budget.of(runtime.settings).covers_search(pruned.rows):
+        return _find_locally(runtime, keys, pruned)
+    return _find_with_spark(runtime, keys, pruned) if pruned.files else {}
 
 
-def _bounds_of(found: Mapping[int, ColumnStats], columns: Sequence[Column]) -> tuple[Bounds, ...]:
-    return tuple(stats.of_text(column.type, found.get(column.id)) for column in columns)
-
-
-def _may_hold(keys: Keys, file: DataFile, known: Mapping[int, Mapping[int, ColumnStats]]) -> bool:
-    own = {s.column_id: s for s in file.stats} if file.id < 0 else known.get(file.id, {})
-    bounds = _bounds_of(own, keys.table.key_columns)
-    return any(
-        all(_overlap(a, b) for a, b in zip(piece, bounds, strict=True)) for piece in keys.pieces
-    )
-
-
-def _overlap(a: Bounds, b: Bounds) -> bool:
-    return a is None or b is None or bool(a[0] <= b[1] and b[0] <= a[1])
-
-
-def _find_locally(runtime: Runtime, table: TableInfo, keys: pa.Table, scan: Scan) -> Places:
+def _find_locally(runtime: Runtime, keys: Keys, scan: Scan) -> Places:
     places = {}
     for live in scan.files:
-        found = _search_file(runtime, table, keys, live.file)
+        every = RowRange.of(live.file)
+        found = union(b.positions for b in read(runtime.storage, every, (), where=keys))
+        # Which rows are deleted is asked only if there is something to find.
         if len(found) and live.has_deletes:
             found = np.setdiff1d(found, live.dead(runtime, scan.at), assume_unique=True)
         if len(found):
             places[live.file.key] = found
     return places
-
-
-def _search_file(runtime: Runtime, table: TableInfo, keys: pa.Table, file: DataFile) -> Positions:
-    columns = table.key_columns
-    names = [column.physical for column in columns]
-    found = []
-    with runtime.storage.open_read(file.path) as source:
-        parquet = pq.ParquetFile(source)
-        check_rows(runtime.storage, file, parquet.metadata)
-        starts = group_starts(parquet.metadata)
-        for group in _groups(parquet.metadata, columns[0], keys.column(names[0])):
-            rows = parquet.read_row_group(group, columns=names)
-            # Older files may have a narrower type.
-            held = pa.table([rows.column(c.physical).cast(c.type) for c in columns], names=names)
-            found.append(_match(held, keys) + starts[group])
-    return union(found)
-
-
-def _groups(footer: pq.FileMetaData, first: Column, wanted: pa.ChunkedArray) -> Iterator[int]:
-    """The row groups that can hold one of the wanted values of the first key column."""
-    place = stats.leaves(footer)[first.physical]
-    values = np.sort(wanted.to_numpy()) if pa.types.is_integer(first.type) else None
-    limits = stats.of_values(wanted)
-    for group in range(footer.num_row_groups):
-        bounds = stats.of_chunk(first.type, footer.row_group(group).column(place).statistics)
-        if values is not None and bounds is not None:
-            at = np.searchsorted(values, bounds[0])
-            if at < len(values) and values[at] <= bounds[1]:
-                yield group
-        elif _overlap(limits, bounds):
-            yield group
-
-
-def _match(held: pa.Table, keys: pa.Table) -> Positions:
-    """The places in `held` whose key is one of `keys`."""
-    if held.num_columns == 1:
-        mask = pc.is_in(held.column(0), value_set=keys.column(0).combine_chunks())
-        return np.flatnonzero(mask.to_numpy()).astype(np.int64)
-    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
-    names = [str(number) for number in range(keys.num_columns)]
-    held, keys = held.rename_columns(names), keys.rename_columns(names)
-    numbered = held.append_column(POS, pa.array(np.arange(held.num_rows, dtype=np.int64)))
-    joined = numbered.join(keys, keys=names, join_type="left semi")
-    return np.sort(joined.column(POS).to_numpy())
 
 
 def _find_with_spark(runtime: Runtime, keys: Keys, scan: Scan) -> Places:
@@ -210,5 +194,6 @@ def show_keys(runtime: Runtime, table: TableInfo, places: Places, files: Iterabl
     """A few of the keys that were found, for messages."""
     by_key = {file.key: file for file in files}
     file_key, positions = next(iter(places.items()))
-    rows = read_file(runtime.storage, by_key[file_key], table.key_columns, only=positions[:3])
+    some = RowRange.at(by_key[file_key], positions[:3])
+    rows = read_rows(runtime.storage, some, table.key_columns)
     return ", ".join(str(row) for row in plain_rows(rows))

@@ -19,9 +19,10 @@ from tailrace.spark_sql.duckdb.engine import execute
 from tailrace.spark_sql.duckdb.expressions import translate
 from tailrace.spark_sql.duckdb.translated import Translated, condition
 from tailrace.spark_sql.duckdb.type_rules import BIGINT, DiffersError, duck_type
-from tailrace.store.deletes import NOTHING, Positions
 from tailrace.store.parallel import each
-from tailrace.store.pieces import piece_without, read
+from tailrace.store.positions import NONE, Positions
+from tailrace.store.reader.batches import read
+from tailrace.store.reader.filters import Filter
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import POS, Column, TableInfo
@@ -45,15 +46,20 @@ def translate_condition(predicate: str, table: TableInfo) -> TranslatedCondition
         return None
 
 
-def find(runtime: Runtime, scan: Scan, where: TranslatedCondition) -> dict[int, Positions] | None:
-    """The places of a scan's rows for which a condition is true; None if Spark has to be asked."""
+def find(
+    runtime: Runtime, scan: Scan, where: TranslatedCondition, needed: Filter | None = None
+) -> dict[int, Positions] | None:
+    """The places of a scan's rows for which a condition is true; None if Spark has to be asked.
+
+    `needed`: what statistics can say of it.
+    """
     names = [_label(column) for column in where.columns]
     given_up = Event()
 
     def find_in(live: LiveFile) -> Positions:
-        dead = live.dead(runtime, scan.at) if live.has_deletes else NOTHING.positions
-        every = [NOTHING.positions]
-        for positions, rows in read(runtime.storage, piece_without(live.file, dead), where.columns):
+        every = [NONE]
+        visible = live.visible(runtime, scan.at)
+        for positions, rows in read(runtime.storage, visible, where.columns, where=needed):
             if given_up.is_set():
                 break
             held = pa.table([*rows.columns, pa.array(positions)], names=[*names, POS])

@@ -7,7 +7,7 @@ where that is certain to mean what Spark means, and the rows are not too many; e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -18,58 +18,45 @@ from sqlglot.errors import SqlglotError
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import local_predicate as local
-from tailrace.store import stats
-from tailrace.store.files import ColumnStats
 from tailrace.store.keys import Places, collect_places
+from tailrace.store.reader.budget import Budget, Cost
+from tailrace.store.reader.filters import Comparison, Comparisons, FileStats, size_of
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import RESERVED, Column, TableInfo
+from tailrace.store.scan import Scan
+from tailrace.store.schema import RESERVED, TableInfo
 from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
 from tailrace.store.spark_text import check_condition, check_settings
 
-Stats = Mapping[int, Mapping[int, ColumnStats]]
-
-# What a file's bounds must satisfy, if a row in it is to satisfy `column <op> value`.
-_POSSIBLE: dict[type[exp.Binary], Callable[[Any, Any, Any], bool]] = {
-    exp.EQ: lambda low, high, value: bool(low <= value <= high),
-    exp.LT: lambda low, _, value: bool(low < value),
-    exp.LTE: lambda low, _, value: bool(low <= value),
-    exp.GT: lambda _, high, value: bool(high > value),
-    exp.GTE: lambda _, high, value: bool(high >= value),
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
 }
-_MIRROR = {exp.EQ: exp.EQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
-
-Condition = tuple[Column, type[exp.Binary], Any]
+_MIRROR = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def matching(
-    runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], Stats]
+    runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], FileStats]
 ) -> Places:
     """The places of a scan's rows for which a predicate is true."""
     predicate = check_condition(runtime.spark, predicate, of=scan.table.full_name)
-    conditions = list(necessary_conditions(predicate, scan.table))
+    needed = Comparisons.of(necessary_conditions(predicate, scan.table))
     translated = local.translate_condition(predicate, scan.table)
-    asked = {column.id for column, _, _ in conditions}
+    asked = needed.columns
     asked |= {column.id for column in translated.columns} if translated is not None else set()
     known = read_stats(asked) if asked else {}
-    files = tuple(live for live in scan.files if _may_match(live, conditions, known))
-    pruned = Scan(table=scan.table, at=scan.at, files=files)
-    if translated is not None and _is_small(runtime, pruned, translated, known):
-        here = local.find(runtime, pruned, translated)
-        if here is not None:
-            return here
+    pruned = scan.pruned(needed, known)
+    if translated is not None:
+        size = sum(size_of(live.file, translated.columns, known) for live in pruned.files)
+        budget = Budget.of(runtime.settings).for_rows(runtime.settings.memory_rows)
+        if budget.covers(Cost(rows=pruned.rows, size=size)):
+            here = local.find(runtime, pruned, translated, needed)
+            if here is not None:
+                return here
     return _with_spark(runtime, pruned, predicate)
-
-
-def _is_small(
-    runtime: Runtime, scan: Scan, translated: local.TranslatedCondition, known: Stats
-) -> bool:
-    """Whether this process may read the columns that a condition needs."""
-    limits = runtime.settings
-    own = [_stats(live, known) for live in scan.files]
-    size = sum(s[c.id].size for s in own for c in translated.columns if c.id in s)
-    return scan.rows <= limits.memory_rows and size <= limits.local_bytes
 
 
 def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
@@ -86,7 +73,7 @@ def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
         raise InvalidError(f"{scan.table.full_name}: cannot use {predicate!r}: {reason}") from error
 
 
-def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition]:
+def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Comparison]:
     """Comparisons of a column with a literal that hold for every row that matches."""
     try:
         tree = spark_sql.parse_one(predicate)
@@ -99,17 +86,17 @@ def necessary_conditions(predicate: str, table: TableInfo) -> Iterator[Condition
             )
     for piece in tree.flatten() if isinstance(tree, exp.And) else [tree]:
         part = piece.unnest()
-        kind = type(part)
-        if isinstance(part, exp.Binary) and kind in _POSSIBLE:
-            found = _condition(part.left, kind, part.right, table)
-            found = found or _condition(part.right, _MIRROR[kind], part.left, table)
+        operator = _OPERATORS.get(type(part))
+        if isinstance(part, exp.Binary) and operator is not None:
+            found = _comparison(part.left, operator, part.right, table)
+            found = found or _comparison(part.right, _MIRROR[operator], part.left, table)
             if found:
                 yield found
 
 
-def _condition(
-    side: exp.Expr, kind: type[exp.Binary], other: exp.Expr, table: TableInfo
-) -> Condition | None:
+def _comparison(
+    side: exp.Expr, operator: str, other: exp.Expr, table: TableInfo
+) -> Comparison | None:
     if not isinstance(side, exp.Column) or side.table:
         return None
     try:
@@ -117,7 +104,9 @@ def _condition(
     except NotFoundError:
         return None
     value = _literal(other, column.type)
-    return None if value is None else (column, kind, value)
+    if value is None:
+        return None
+    return Comparison(column=column, operator=operator, least=value, most=value)
 
 
 def _literal(tree: exp.Expr, kind: pa.DataType) -> Any:
@@ -137,19 +126,3 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> Any:
     except InvalidOperation:
         return None
     return -number if negative else number
-
-
-def _stats(live: LiveFile, known: Stats) -> Mapping[int, ColumnStats]:
-    """What is known of a file's columns: of one that is not committed, it says so itself."""
-    if live.file.id < 0:
-        return {stats.column_id: stats for stats in live.file.stats}
-    return known.get(live.file.id, {})
-
-
-def _may_match(live: LiveFile, conditions: list[Condition], known: Stats) -> bool:
-    found = _stats(live, known)
-    for column, kind, value in conditions:
-        bounds = stats.of_text(column.type, found.get(column.id))
-        if bounds is not None and not _POSSIBLE[kind](*bounds, value):
-            return False
-    return True

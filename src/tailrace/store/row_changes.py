@@ -15,11 +15,11 @@ from tailrace.fixes import Action, Fix
 from tailrace.store import file_lookup
 from tailrace.store import keys as key_search
 from tailrace.store import rows as row_checks
-from tailrace.store.deletes import union
 from tailrace.store.draft import Draft
 from tailrace.store.files import Op
 from tailrace.store.keys import Keys, Places
 from tailrace.store.parquet import FileWriter
+from tailrace.store.positions import union
 from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo, split_name

@@ -1,24 +1,25 @@
 """A table's rows at a snapshot, read by the driver itself.
 
-Owned here: what a scan is, and the way of reading that needs no Spark. It is for what is small:
-`is_small` says so. `spark_scan` reads the same scans with Spark.
+Owned here: what a scan is, and how all of its rows are read without Spark, which is for what a
+`Budget` covers. `spark_scan` reads the same scans with Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tailrace.errors import CorruptError
-from tailrace.objects import Storage
-from tailrace.store.deletes import NOTHING, Positions, union
 from tailrace.store.files import DataFile
+from tailrace.store.parallel import each
+from tailrace.store.positions import NONE, Positions, union
+from tailrace.store.reader.batches import read_rows
+from tailrace.store.reader.budget import Budget, Cost
+from tailrace.store.reader.filters import FileStats, Filter, known_of
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import FILE, HIDDEN, Column, TableInfo
+from tailrace.store.schema import HIDDEN, Column, TableInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,17 @@ class LiveFile:
 
     file: DataFile
     # Positions that the reading transaction itself has deleted.
-    removed: Positions = field(default_factory=lambda: NOTHING.positions)
+    removed: Positions = field(default_factory=lambda: NONE)
 
     def dead(self, runtime: Runtime, at: int) -> Positions:
         """The positions that the scan must not show."""
         committed = runtime.deletes.read(self.file.deletes).at(at)
         return union([committed, self.removed]) if len(self.removed) else committed
+
+    def visible(self, runtime: Runtime, at: int) -> RowRange:
+        """The positions that it shows."""
+        without = self.dead(runtime, at) if self.has_deletes else None
+        return RowRange.of(self.file, without=without)
 
     @property
     def has_deletes(self) -> bool:
@@ -47,6 +53,16 @@ class Scan:
     at: int
     files: tuple[LiveFile, ...]
 
+    @staticmethod
+    def of(table: TableInfo, at: int, files: Iterable[DataFile]) -> Scan:
+        """Of files that are committed."""
+        return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
+
+    def pruned(self, where: Filter, statistics: FileStats) -> Scan:
+        """Without the files that cannot hold a wanted row."""
+        files = tuple(f for f in self.files if where.may_hold(known_of(f.file, statistics)))
+        return replace(self, files=files)
+
     @property
     def rows(self) -> int:
         """At most so many rows."""
@@ -56,117 +72,31 @@ class Scan:
     def size(self) -> int:
         return sum(live.file.size for live in self.files)
 
+    @property
+    def cost(self) -> Cost:
+        """What reading all of it takes."""
+        return Cost(rows=self.rows, size=self.size)
+
 
 def is_small(scan: Scan, runtime: Runtime) -> bool:
     """Whether the driver may read a scan itself."""
-    limits = runtime.settings
-    return scan.rows <= limits.local_rows and scan.size <= limits.local_bytes
+    return Budget.of(runtime.settings).covers(scan.cost)
 
 
 def to_arrow(runtime: Runtime, scan: Scan) -> pa.Table:
     """All rows of a small scan."""
-    parts = [
-        read_file(
-            runtime.storage,
-            live.file,
-            scan.table.columns,
-            without=live.dead(runtime, scan.at) if live.has_deletes else None,
-        )
-        for live in scan.files
-    ]
-    schema = scan.table.arrow_schema
-    return pa.concat_tables([schema.empty_table(), *parts])
+    return _read(runtime, scan, scan.table.columns, scan.table.arrow_schema)
 
 
 def to_arrow_with_places(runtime: Runtime, scan: Scan) -> pa.Table:
     """All rows of a small scan, with `_file` and `_pos`."""
-    fields = [pa.field(c.name, c.type) for c in (*scan.table.columns, *HIDDEN)]
-    parts = [
-        pa.table(found.columns, schema=pa.schema(fields))
-        for live in scan.files
-        for found in [
-            read_file(
-                runtime.storage,
-                live.file,
-                (*scan.table.columns, *HIDDEN),
-                without=live.dead(runtime, scan.at) if live.has_deletes else None,
-            )
-        ]
-    ]
-    return pa.concat_tables([pa.schema(fields).empty_table(), *parts])
+    columns = (*scan.table.columns, *HIDDEN)
+    return _read(runtime, scan, columns, pa.schema([(c.name, c.type) for c in columns]))
 
 
-def read_file(
-    storage: Storage,
-    file: DataFile,
-    columns: Sequence[Column],
-    *,
-    without: Positions | None = None,
-    only: Positions | None = None,
-) -> pa.Table:
-    """Rows of one file under the columns' names: all, all but some, or only some.
+def _read(runtime: Runtime, scan: Scan, columns: Sequence[Column], schema: pa.Schema) -> pa.Table:
+    def rows_of(live: LiveFile) -> pa.Table:
+        rows = read_rows(runtime.storage, live.visible(runtime, scan.at), columns)
+        return pa.table(rows.columns, schema=schema)
 
-    With `only`, no row group is read that holds none of them.
-    """
-    with storage.open_read(file.path) as source:
-        parquet = pq.ParquetFile(source)
-        check_rows(storage, file, parquet.metadata)
-        if only is not None:
-            return _read_only(parquet, columns, only)
-        names = _present(parquet, columns)
-        table = named_rows(parquet.read(columns=names), columns, file.rows)
-    if without is not None and len(without):
-        mask = np.ones(file.rows, bool)
-        mask[without] = False
-        return table.filter(pa.array(mask))
-    return table
-
-
-def _present(parquet: pq.ParquetFile, columns: Sequence[Column]) -> list[str]:
-    names = set(parquet.schema_arrow.names)
-    return [column.physical for column in columns if column.physical in names]
-
-
-def named_rows(rows: pa.Table, columns: Sequence[Column], count: int) -> pa.Table:
-    """Rows of a file as today's columns: missing ones as NULL, narrower ones widened."""
-    arrays = [
-        rows.column(column.physical).cast(column.type)
-        if column.physical in rows.column_names
-        else pa.nulls(count, column.type)
-        for column in columns
-    ]
-    fields = [pa.field(column.name, column.type, column.nullable) for column in columns]
-    return pa.table(arrays, schema=pa.schema(fields))
-
-
-def _read_only(parquet: pq.ParquetFile, columns: Sequence[Column], only: Positions) -> pa.Table:
-    """The rows at some positions. One row group is held at a time, however many hold one."""
-    names = _present(parquet, columns)
-    starts = group_starts(parquet.metadata)
-    group_of = np.searchsorted(starts, only, side="right") - 1
-    parts = []
-    for group in np.unique(group_of):
-        rows = parquet.read_row_group(int(group), columns=names)
-        wanted = only[group_of == group] - starts[group]
-        parts.append(named_rows(rows.take(pa.array(wanted)), columns, len(wanted)))
-    return pa.concat_tables(parts)
-
-
-def check_rows(storage: Storage, file: DataFile, footer: pq.FileMetaData) -> None:
-    """Refuse an object that is not the one that the catalog means."""
-    if footer.num_rows != file.rows:
-        raise CorruptError(
-            f"the object {storage.uri(file.path)} holds {footer.num_rows} rows; "
-            f"the catalog says {file.rows}"
-        )
-    # The hidden columns stand last, and `_file` is the same in all rows.
-    place = footer.num_columns - len(HIDDEN)
-    chunk = footer.row_group(0).column(place)
-    if chunk.path_in_schema != FILE or chunk.statistics.min != file.key:
-        raise CorruptError(f"the object {storage.uri(file.path)} holds the rows of another file")
-
-
-def group_starts(footer: pq.FileMetaData) -> Positions:
-    """The position at which each row group starts, and the number of rows at the end."""
-    counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return pa.concat_tables([schema.empty_table(), *each(rows_of, scan.files)])

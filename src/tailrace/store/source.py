@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tailrace.objects import Storage
+from tailrace.store.reader.opened import open_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,8 +74,7 @@ class _Reader(DataSourceReader):
         return [_Object(path) for path in self._paths]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        with self._storage.open_read(partition.path) as source:
-            parquet = pq.ParquetFile(source, pre_buffer=True)
+        with open_parquet(self._storage, partition.path, pre_buffer=True) as parquet:
             present = set(parquet.schema_arrow.names)
             names = [name for name in self._schema.names if name in present]
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=names):

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.spark_sql import types
-from tailrace.store.changes import DELETE, DeletedRows, Feed, WholeFile
-from tailrace.store.deletes import to_words
+from tailrace.store.changes import DELETE, Feed, FileDelta
+from tailrace.store.positions import to_words
+from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column
 from tailrace.store.spark_scan import (
@@ -35,64 +36,66 @@ _OLD, _NEW = f"{STORE_PREFIX}old", f"{STORE_PREFIX}new"
 def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
     """`_change`, `_snapshot`, then the table's columns; lazy."""
     parts = []
-    if feed.whole:
-        parts.append(_whole(runtime, feed.whole, feed.table.columns))
-    if feed.some:
-        parts.append(_some(runtime, feed.some, feed.table.columns))
+    whole = [delta for delta in feed.deltas if delta.is_whole]
+    some = [delta for delta in feed.deltas if not delta.is_whole]
+    if whole:
+        parts.append(_whole(runtime, whole, feed.table.columns))
+    if some:
+        parts.append(_some(runtime, some, feed.table.columns))
     changes = reduce(lambda one, other: one.unionAll(other), parts)
     return _without_equal_images(changes, feed) if feed.may_cancel else changes
 
 
-def _whole(runtime: Runtime, parts: Sequence[WholeFile], columns: Sequence[Column]) -> DataFrame:
+def _whole(runtime: Runtime, deltas: Sequence[FileDelta], columns: Sequence[Column]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    words = [to_words(part.without) for part in parts]
+    words = [to_words(delta.rows.dead) for delta in deltas]
+    files = {delta.rows.file.key: delta.rows.file for delta in deltas}
     facts = {
-        FILE: [part.file.key for part in parts],
-        CHANGE: [part.change for part in parts],
-        SNAPSHOT: [part.snapshot for part in parts],
+        FILE: [delta.rows.file.key for delta in deltas],
+        CHANGE: [delta.change for delta in deltas],
+        SNAPSHOT: [delta.snapshots for delta in deltas],
         BITS: pa.array(words, types.list_of(pa.int64())),
     }
-    files = {part.file.key: part.file for part in parts}
     data = load(runtime, list(files.values()), [*columns, *HIDDEN])
     return _marked(
         keep_unmarked(data.join(F.broadcast(local_frame(runtime, pa.table(facts))), FILE)), columns
     )
 
 
-def _some(runtime: Runtime, parts: Sequence[DeletedRows], columns: Sequence[Column]) -> DataFrame:
+def _some(runtime: Runtime, deltas: Sequence[FileDelta], columns: Sequence[Column]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    data = load(runtime, [part.file for part in parts], [*columns, *HIDDEN])
-    near = _near(parts, runtime.settings.row_group_rows)
+    files = [delta.rows.file for delta in deltas]
+    data = load(runtime, files, [*columns, *HIDDEN])
+    near = _near(deltas, runtime.settings.row_group_rows)
     if near is not None:
         data = data.where(near)
-    count = sum(part.rows for part in parts)
-    if count <= runtime.settings.local_keys:
+    snapshots = np.concatenate([delta.snapshots for delta in deltas])
+    if Budget.of(runtime.settings).covers_search(len(snapshots)):
         known = {
-            FILE: np.concatenate([np.full(p.rows, p.file.key) for p in parts]),
-            POS: np.concatenate([p.deleted.positions for p in parts]),
-            SNAPSHOT: np.concatenate([p.deleted.snapshots for p in parts]),
+            FILE: np.concatenate([np.full(d.rows.rows, d.rows.file.key) for d in deltas]),
+            POS: np.concatenate([delta.rows.positions() for delta in deltas]),
+            SNAPSHOT: snapshots,
         }
         places = local_frame(runtime, pa.table(known))
     else:
-        low = min(int(part.deleted.snapshots.min()) for part in parts)
-        high = max(int(part.deleted.snapshots.max()) for part in parts)
-        places = deleted_places(runtime, [part.file for part in parts])
+        low, high = int(snapshots.min()), int(snapshots.max())
+        places = deleted_places(runtime, files)
         places = places.where(F.col(SNAPSHOT).between(low, high))
     found = data.join(places, [FILE, POS]).withColumn(CHANGE, F.lit(DELETE))
     return _marked(found, columns)
 
 
-def _near(parts: Sequence[DeletedRows], group_rows: int) -> str | None:
+def _near(deltas: Sequence[FileDelta], group_rows: int) -> str | None:
     """A filter that lets Parquet skip the row groups that hold none of the rows."""
     ranges = []
-    for part in parts:
-        groups = np.unique(part.deleted.positions // group_rows)
+    for delta in deltas:
+        groups = np.unique(delta.rows.positions() // group_rows)
         # Neighbouring groups are one range.
         for run in np.split(groups, np.flatnonzero(np.diff(groups) > 1) + 1):
             low, high = int(run[0]) * group_rows, (int(run[-1]) + 1) * group_rows
-            ranges.append(f"({FILE} = {part.file.key} AND {POS} >= {low} AND {POS} < {high})")
+            ranges.append(f"({FILE} = {delta.rows.file.key} AND {POS} >= {low} AND {POS} < {high})")
             if len(ranges) > _RANGES:
                 return None
     return " OR ".join(ranges)

@@ -20,6 +20,7 @@ from tailrace.store.schema import Column
 
 # A longer text says little about a file and makes the catalog large.
 _LONGEST = 256
+Bounds = tuple[Any, Any] | None  # the least and the greatest value; None: unknown
 _FIRST_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = tuple((day - _FIRST_DAY).days for day in (date.min, date.max))
@@ -81,7 +82,7 @@ def _merge(column: Column, chunks: list[Any], *, has_nan: bool | None) -> Column
 # numbers of days and microseconds since 1970, because years beyond 9999 have no datetime.
 
 
-def of_chunk(kind: pa.DataType, statistics: Any) -> tuple[Any, Any] | None:
+def of_chunk(kind: pa.DataType, statistics: Any) -> Bounds:
     """The bounds of a row group's column, or None if they are unknown."""
     if statistics is None or not statistics.has_min_max:
         return None
@@ -90,7 +91,7 @@ def of_chunk(kind: pa.DataType, statistics: Any) -> tuple[Any, Any] | None:
     return statistics.min, statistics.max
 
 
-def of_values(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
+def of_values(values: pa.ChunkedArray) -> Bounds:
     """The bounds of values at hand, or None if there are none."""
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())
@@ -98,7 +99,7 @@ def of_values(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
     return None if found["min"] is None else (found["min"], found["max"])
 
 
-def of_text(kind: pa.DataType, stats: ColumnStats | None) -> tuple[Any, Any] | None:
+def of_text(kind: pa.DataType, stats: ColumnStats | None) -> Bounds:
     """The bounds that the catalog has for a column of a file, or None if it has none."""
     if stats is None or stats.min is None or stats.max is None:
         return None

@@ -15,7 +15,7 @@ from tailrace.store import changes as feed
 from tailrace.store import file_lookup, lookup, spark_scan
 from tailrace.store import scan as local_scan
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
 
@@ -122,7 +122,7 @@ class Table:
             if table is None:
                 raise self._missing(at)
             files = file_lookup.data_files(connection, table, at)
-        return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
+        return Scan.of(table, at, files)
 
     def _find(self, connection: sa.Connection, at: int) -> TableInfo | None:
         tenant = self._runtime.tenant
@@ -183,4 +183,4 @@ def scan_at(runtime: TenantRuntime, table: TableInfo, at: int) -> Scan:
     with runtime.database.read_at_once() as connection:
         lookup.check_snapshot(connection, at)
         files = file_lookup.data_files(connection, table, at)
-    return Scan(table=table, at=at, files=tuple(LiveFile(file=file) for file in files))
+    return Scan.of(table, at, files)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from tailrace.store.deletes import Positions, union
 from tailrace.store.files import DataFile
+from tailrace.store.positions import Positions, union
 from tailrace.store.schema import TableInfo, fold
 from tailrace.store.view import ViewInfo
 from tailrace.store.write import Written

@@ -27,7 +27,8 @@ from tailrace.indexes.vectors.load_faiss import faiss
 from tailrace.indexes.vectors.writer import read_lists
 from tailrace.store.parallel import each
 from tailrace.store.parquet import new_object_name
-from tailrace.store.pieces import Piece, read, split
+from tailrace.store.reader.batches import read
+from tailrace.store.reader.row_range import RowRange, split
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def train(
     job_id: int,
     definition: Definition,
     table: TableInfo,
-    pieces: Sequence[Piece],
+    pieces: Sequence[RowRange],
     rows: int | None = None,
 ) -> Centroids | None:
     """Find centroids for the rows of some pieces, from a sample of them.
@@ -92,7 +93,7 @@ def _sample(
     runtime: Runtime,
     definition: Definition,
     table: TableInfo,
-    pieces: Sequence[Piece],
+    pieces: Sequence[RowRange],
 ) -> tuple[Vectors, int]:
     """Some vectors, and about how many there are."""
     (column,) = definition.columns_of(table)
@@ -105,7 +106,7 @@ def _sample(
         for piece in share
         if piece.rows
     ]
-    looked_at: list[Piece] = []
+    looked_at: list[RowRange] = []
     count = 0
     for number in random.permutation(len(groups)):
         if count >= wanted * _SPREAD and len(looked_at) >= _GROUPS:

@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from tailrace.spark_sql.duckdb.engine import execute
 from tailrace.store import file_lookup, scan
-from tailrace.store.find_rows import Wanted, can_hold, find_rows, prune
+from tailrace.store.find_rows import Wanted, can_hold, find_rows
+from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.views.incremental.program import Fetch, Keys
@@ -71,7 +72,7 @@ class InMemory:
         if leaf is None or leaf.end is None:
             return None
         whole = self._reads.end(leaf.source, leaf.end)
-        if whole.rows > self.limit or whole.size > self._runtime.settings.local_bytes:
+        if not Budget.of(self._runtime.settings).for_rows(self.limit).covers(whole.cost):
             return None
         self._reads.rows += whole.rows
         return scan.to_arrow(self._runtime, whole)
@@ -156,4 +157,4 @@ class InMemory:
         """The files that may have wanted values."""
         with self._runtime.database.read() as connection:
             stats = file_lookup.file_stats(connection, source.table, (wanted.column.id,), source.at)
-        return prune(source, wanted, stats)
+        return source.pruned(wanted, stats)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.store import file_lookup, spark_scan
-from tailrace.store.find_rows import Wanted, prune
+from tailrace.store.find_rows import Wanted
+from tailrace.store.reader.filters import Known, overlap
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
+from tailrace.store.schema import Column
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_session import SparkProvider
 from tailrace.views.incremental.program import Fetch, Keys
@@ -172,7 +174,7 @@ class OnSpark:
         wanted = _Range(column, pa.array([low, high] + ([None] if nulls else []), column.type))
         with self._runtime.database.read() as connection:
             stats = file_lookup.file_stats(connection, source.table, (column.id,), source.at)
-        return prune(source, wanted, stats)
+        return source.pruned(wanted, stats)
 
     def close(self) -> None:
         """Let go of what Spark holds."""
@@ -197,12 +199,6 @@ class _SessionOf(SparkProvider):
 class _Range(Wanted):
     """Anything between two values."""
 
-    def may_be_in(self, bounds: Any, nulls: int | None) -> bool:
-        if self.has_null and nulls != 0:
-            return True
-        limits = self._limits
-        return (
-            bounds is None
-            or limits is None
-            or bool(limits[0] <= bounds[1] and bounds[0] <= limits[1])
-        )
+    def may_hold(self, known: Callable[[Column], Known]) -> bool:
+        held = known(self.column)
+        return (self.has_null and held.nulls != 0) or overlap(self._limits, held.bounds)

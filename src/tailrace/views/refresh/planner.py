@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tailrace.store.changes import Feed, is_small
+from tailrace.store.changes import Feed
+from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column
 from tailrace.views.definition import Definition
@@ -85,7 +86,7 @@ class Planner:
         facts = Facts(
             sizes=self.sizes,
             changes={name: change.rows for name, change in changes.items()},
-            decoded=sum(change.rows_read(group_rows) for change in changes.values()),
+            decoded=sum(change.cost(group_rows).decoded for change in changes.values()),
             inserts_only=bool(changes) and all(c.only_inserts for c in changes.values()),
             in_memory=self.is_small and not self.needs_spark and not on_spark,
             history=self._memory.get("runs", {}),
@@ -107,7 +108,9 @@ class Planner:
     def fits(self, rows: int) -> bool:
         """Whether the changes can be in memory, by somebody who takes so many rows."""
         changes = (source.change for source in self.sources.values())
-        return all(is_small(self._runtime, c, rows) for c in changes if c is not None)
+        settings = self._runtime.settings
+        budget = Budget.of(settings).for_rows(rows)
+        return all(budget.covers(c.cost(settings.row_group_rows)) for c in changes if c is not None)
 
     @cached_property
     def is_small(self) -> bool:
