@@ -6,8 +6,7 @@ them before the commit.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from tailrace.store.files import DataFile, Op
 from tailrace.store.parquet import FileWriter
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_tasks import run_over_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,25 +76,7 @@ def _write_frame(writer: FileWriter, frame: Any) -> tuple[DataFile, ...]:
         # are opened to find them again.
         selected = selected.repartitionByRange(*keys).sortWithinPartitions(*keys)
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tables = (pa.Table.from_batches([batch]) for batch in batches)
-        try:
-            for file in writer.write(tables):
-                yield _result(file=pickle.dumps(file))
-        except InvalidError as error:
-            # As a result, not as a failure: Spark would try the task again, in vain.
-            yield _result(error=str(error))
-
-    with spark_faults():
-        results = selected.mapInArrow(task, "file binary, error string").toArrow().to_pylist()
-    for result in results:
-        if result["error"] is not None:
-            raise InvalidError(result["error"])
-    files = [
-        pickle.loads(result["file"])  # noqa: S301 (from our own workers)
-        for result in results
-    ]
-    return tuple(files)
+    return tuple(run_over_rows(selected, writer.write))
 
 
 def select_columns(frame: DataFrame, table: TableInfo, columns: Sequence[Column]) -> DataFrame:
@@ -116,8 +97,3 @@ def _type_of(described: Any, table: TableInfo, column: Column) -> pa.DataType:
         return types.from_spark(described)
     except InvalidError as error:
         raise InvalidError(f"{table.full_name}.{column.name}: {error}") from error
-
-
-def _result(file: bytes | None = None, error: str | None = None) -> pa.RecordBatch:
-    arrays = [pa.array([file], pa.binary()), pa.array([error], pa.string())]
-    return pa.RecordBatch.from_arrays(arrays, names=["file", "error"])
