@@ -24,7 +24,7 @@ from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile, Op
 from tailrace.store.images import same_rows
-from tailrace.store.parallel import each
+from tailrace.store.parallel import each, pays
 from tailrace.store.positions import NONE, Positions
 from tailrace.store.reader.batches import read_rows
 from tailrace.store.reader.budget import Budget, Cost
@@ -177,7 +177,9 @@ def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
         snapshots = np.broadcast_to(np.int64(delta.snapshots), rows.num_rows)
         return _marked(rows, delta.change, snapshots).cast(nothing.schema)
 
-    table = pa.concat_tables([nothing, *each(read, feed.deltas)])
+    decoded = feed.cost(runtime.settings.row_group_rows).decoded
+    parts = each(read, feed.deltas, threads=pays(runtime.storage, decoded))
+    table = pa.concat_tables([nothing, *parts])
     return _without_equal_images(table, feed.table) if feed.may_cancel else table
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tailrace.spark_sql.types import is_atomic
 from tailrace.store import stats
-from tailrace.store.parallel import each
+from tailrace.store.parallel import each, pays
 from tailrace.store.reader.batches import read_groups
 from tailrace.store.reader.budget import Budget
 from tailrace.store.reader.filters import Flags, Known, overlap
@@ -153,7 +153,8 @@ def find_rows(
     than `limit` rows are found, or more values would have to be compared than the driver should.
     """
     tasks = [task for live in scan.files for task in _tasks(runtime, live, wanted)]
-    if not Budget.of(runtime.settings).covers_search(sum(task.rows for task in tasks)):
+    count = sum(task.rows for task in tasks)
+    if not Budget.of(runtime.settings).covers_search(count):
         return None
     schema = _schema(scan.table.columns, places=places)
 
@@ -172,7 +173,8 @@ def find_rows(
                 parts.append(found if where is None else found.filter(where))
         return parts
 
-    parts = [part for found in each(run, tasks) for part in found]
+    threads = pays(runtime.storage, count)
+    parts = [part for found in each(run, tasks, threads=threads) for part in found]
     if sum(part.num_rows for part in parts) > limit:
         return None
     return pa.concat_tables([schema.empty_table(), *parts])

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tailrace.store.files import DataFile
-from tailrace.store.parallel import each
+from tailrace.store.parallel import each, pays
 from tailrace.store.positions import NONE, Positions, union
 from tailrace.store.reader.batches import read_rows
 from tailrace.store.reader.budget import Budget, Cost
 from tailrace.store.reader.filters import FileStats, Filter, known_of
+from tailrace.store.reader.opened import schema_of
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import HIDDEN, Column, TableInfo
@@ -85,18 +86,19 @@ def is_small(scan: Scan, runtime: Runtime) -> bool:
 
 def to_arrow(runtime: Runtime, scan: Scan) -> pa.Table:
     """All rows of a small scan."""
-    return _read(runtime, scan, scan.table.columns, scan.table.arrow_schema)
+    return _read(runtime, scan, scan.table.columns)
 
 
 def to_arrow_with_places(runtime: Runtime, scan: Scan) -> pa.Table:
-    """All rows of a small scan, with `_file` and `_pos`."""
+    """All rows of a small scan, with `_file` and `_pos`; every column may be NULL."""
     columns = (*scan.table.columns, *HIDDEN)
-    return _read(runtime, scan, columns, pa.schema([(c.name, c.type) for c in columns]))
+    rows = _read(runtime, scan, columns)
+    return pa.table(rows.columns, schema=pa.schema([(c.name, c.type) for c in columns]))
 
 
-def _read(runtime: Runtime, scan: Scan, columns: Sequence[Column], schema: pa.Schema) -> pa.Table:
+def _read(runtime: Runtime, scan: Scan, columns: Sequence[Column]) -> pa.Table:
     def rows_of(live: LiveFile) -> pa.Table:
-        rows = read_rows(runtime.storage, live.visible(runtime, scan.at), columns)
-        return pa.table(rows.columns, schema=schema)
+        return read_rows(runtime.storage, live.visible(runtime, scan.at), columns)
 
-    return pa.concat_tables([schema.empty_table(), *each(rows_of, scan.files)])
+    parts = each(rows_of, scan.files, threads=pays(runtime.storage, scan.rows))
+    return pa.concat_tables([schema_of(columns).empty_table(), *parts])

@@ -97,6 +97,8 @@ def read_groups(
 def _some(rows: pa.Table, places: Positions) -> pa.Table:
     """Some rows of a table; no copy where they are one after the other."""
     first, count = int(places[0]), len(places)
+    if count == rows.num_rows:
+        return rows
     if int(places[-1]) - first + 1 == count:
         return rows.slice(first, count)
     if count * _SPARSE < rows.num_rows:

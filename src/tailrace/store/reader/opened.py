@@ -6,11 +6,12 @@ rows it has and which file it is, and both are compared before a row is read.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import accumulate
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,13 +19,10 @@ from tailrace.errors import CorruptError
 from tailrace.objects import Storage
 from tailrace.store import stats
 from tailrace.store.files import DataFile
-from tailrace.store.positions import Positions
+from tailrace.store.parallel import WORTH_THREADS
 from tailrace.store.reader.filters import Filter, Known
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.schema import FILE, HIDDEN, Column
-
-# Rows from which on it pays to decode the columns of a row group by several threads.
-_WORTH_THREADS = 10_000
 
 
 class OpenFile:
@@ -34,13 +32,13 @@ class OpenFile:
         self.footer: pq.FileMetaData = parquet.metadata
         self._parquet = parquet
         self._present = set(parquet.schema_arrow.names)
-        counts = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
+        counts = (self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups))
         # The position at which each row group starts, and the number of rows at the end.
-        self.starts: Positions = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self.starts = list(accumulate(counts, initial=0))
 
     def span(self, group: int) -> tuple[int, int]:
         """The first position of a row group, and the one after its last."""
-        return int(self.starts[group]), int(self.starts[group + 1])
+        return self.starts[group], self.starts[group + 1]
 
     def groups(
         self,
@@ -53,8 +51,8 @@ class OpenFile:
 
         `begin_in`: only those whose first position is from one to before another.
         """
-        first = int(np.searchsorted(self.starts, rows.start, side="right")) - 1
-        last = int(np.searchsorted(self.starts, rows.stop))
+        first = bisect_right(self.starts, rows.start) - 1
+        last = bisect_left(self.starts, rows.stop)
         return [
             group
             for group in range(max(0, first), min(last, self.footer.num_row_groups))
@@ -93,14 +91,15 @@ class OpenFile:
         rows = None
         if names:
             names = list(dict.fromkeys(names))
-            threads = use_threads and last - first >= _WORTH_THREADS
+            threads = use_threads and last - first >= WORTH_THREADS
             rows = self._parquet.read_row_group(group, columns=names, use_threads=threads)
-        arrays = [
-            rows.column(column.physical).cast(column.type)
-            if rows is not None and column.physical in self._present
-            else pa.nulls(last - first, column.type)
-            for column in columns
-        ]
+        arrays = []
+        for column in columns:
+            if rows is None or column.physical not in self._present:
+                arrays.append(pa.nulls(last - first, column.type))
+                continue
+            held = rows.column(column.physical)
+            arrays.append(held if held.type == column.type else held.cast(column.type))
         return pa.table(arrays, schema=schema_of(columns))
 
 

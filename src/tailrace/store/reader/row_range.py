@@ -52,6 +52,8 @@ class RowRange:
 
     def between(self, first: int, last: int) -> RowRange:
         """Its rows from one position to before another."""
+        if first <= self.start and last >= self.stop:
+            return self
         start = min(max(first, self.start), self.stop)
         stop = max(start, min(last, self.stop))
         keep = None if self.keep is None else self.keep[_between(self.keep, start, stop)]
@@ -67,6 +69,8 @@ class RowRange:
 
 
 def _between(positions: Positions, first: int, last: int) -> slice:
+    if not len(positions):
+        return slice(0, 0)
     low, high = np.searchsorted(positions, [first, max(first, last)])
     return slice(int(low), int(high))
 
