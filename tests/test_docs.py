@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,45 @@ def test_links_in_the_documents_lead_somewhere() -> None:
         for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
             if not link.startswith("http"):
                 assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def walk(title: str) -> list[tuple[str, str]]:
+    """The file and the function of each step of a walk in the architecture."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    (section,) = re.findall(rf"### {re.escape(title)}\n(.*?)(?=\n##)", text, re.DOTALL)
+    return re.findall(r"`([\w/]+\.py)` `([\w.]+)`", section)
+
+
+WALKS = (
+    "From a commit of ten rows to a view that shows it",
+    "From `register` to a job's first commit",
+)
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_the_steps_of_a_walk_are_where_it_says(title: str) -> None:
+    steps = walk(title)
+    assert steps
+    for file, function in steps:
+        names = definitions((ROOT / "src/tailrace" / file).read_text())
+        assert function in names, f"{file} has no {function}"
+
+
+def definitions(source: str) -> set[str]:
+    """The functions, classes and methods of a module."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    top = [node for node in ast.parse(source).body if isinstance(node, kinds)]
+    inside = {
+        f"{node.name}.{part.name}" for node in top for part in node.body if isinstance(part, kinds)
+    }
+    return {node.name for node in top} | inside
+
+
+def test_the_guide_to_contributing_names_files_that_are_there() -> None:
+    table = (ROOT / "docs/contributing.md").read_text().partition("## Where to change what")[2]
+    table = table.partition("\n## ")[0]
+    paths = re.findall(r"`([\w/]+(?:\.py|/))`", table)
+    assert len(paths) > 30
+    for path in paths:
+        root = ROOT if path.startswith(("tests/", "bench/")) else ROOT / "src/tailrace"
+        assert (root / path).exists(), path
