@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tests.support import viewers
@@ -46,3 +47,21 @@ def test_sources_that_change_during_a_refresh(
             )
         assert [job.error for job in lake.jobs.list()] == [None] * 5
         viewers.check_versions(sqlite_lake_args, lake)
+
+
+def test_a_view_reads_a_limited_one_in_the_order_of_today(
+    sqlite_lake_args: LakeArgs, spark: SparkSession
+) -> None:
+    nearest = (
+        "SELECT d, x FROM a UNION ALL SELECT d, x FROM b "
+        "ORDER BY abs(datediff(d, current_date())) LIMIT 3"
+    )
+    today = datetime.now(UTC).date()
+    with sqlite_lake_args.connect(spark=spark) as lake:
+        for name, days in [("a", range(3)), ("b", range(9_000, 9_006))]:
+            table = lake.create_table(name, {"d": "date", "x": "int"})
+            table.append([{"d": today - timedelta(days=n), "x": n} for n in days])
+        lake.create_view("u", nearest)
+        lake.create_view("w", "SELECT x FROM u").refresh()
+        for view in ("u", "w"):
+            assert sorted(lake.view(view).to_arrow().column("x").to_pylist()) == [0, 1, 2]

@@ -58,7 +58,7 @@ def definition_at(
                 raise InvalidError(f"the view reads {schema}.{name}, which is not there any more")
             if upstream is None:
                 return table_input(table)
-            return _built(table, upstream, define(own["query"], finder(own)))
+            return _built(table, upstream, define(own["query"], finder(own), moment))
 
         return find
 

@@ -17,7 +17,7 @@ from tailrace.settings import Settings
 from tailrace.store.files import DataFile, Op
 from tailrace.store.find_rows import Wanted
 from tailrace.store.parquet import FileWriter
-from tailrace.store.reader.batches import read, read_rows
+from tailrace.store.reader.batches import _some, read, read_rows
 from tailrace.store.reader.filters import Comparison, Comparisons
 from tailrace.store.reader.row_range import RowRange, split
 from tests.store.test_schema import make
@@ -244,3 +244,12 @@ def test_an_object_that_is_not_the_catalogs_is_refused(
     wrong = replace(file, **other)  # type: ignore[arg-type]
     with pytest.raises(CorruptError, match=reason):
         read_rows(storage, RowRange.at(wrong, some(1)), TABLE.columns)
+
+
+def test_rows_of_nested_columns_are_copied_and_others_are_slices() -> None:
+    flat = pa.table({"a": pa.array([1, None, 3, 4])})
+    nested = pa.table({"a": pa.array([[1], None, [3], [4]])})
+    for rows, offset in [(flat, 1), (nested, 0)]:
+        run = _some(rows, some(1, 2))
+        assert run == rows.slice(1, 2)
+        assert {chunk.offset for chunk in run.column("a").chunks} == {offset}

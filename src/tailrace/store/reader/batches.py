@@ -95,11 +95,15 @@ def read_groups(
 
 
 def _some(rows: pa.Table, places: Positions) -> pa.Table:
-    """Some rows of a table; no copy where they are one after the other."""
+    """Some rows of a table; no copy where they are one after the other.
+
+    But for nested columns: PySpark makes no DataFrame of a slice of lists with NULLs.
+    """
     first, count = int(places[0]), len(places)
     if count == rows.num_rows:
         return rows
-    if int(places[-1]) - first + 1 == count:
+    is_run = int(places[-1]) - first + 1 == count
+    if is_run and not any(pa.types.is_nested(column.type) for column in rows.schema):
         return rows.slice(first, count)
     if count * _SPARSE < rows.num_rows:
         return rows.take(pa.array(places))
