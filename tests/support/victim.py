@@ -96,12 +96,12 @@ def purge(lake: tailrace.Lake) -> None:
 
 def create_and_die(args: LakeArgs) -> None:
     """Create a lake, and die before its catalog is complete."""
-    from tailrace.catalog import migrate
+    from tailrace.catalog import ducklake
 
     def die(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    migrate._first_snapshot = die
+    ducklake.enter_first_rows = die
     args.connect()
 
 
