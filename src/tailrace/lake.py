@@ -1,4 +1,7 @@
-"""The lake: the one object that holds the parts together, and that users begin with."""
+"""The lake: the one object that holds the parts together, and that users begin with.
+
+Long because every public call of a lake is here, with its documentation; the work is elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ Owned here: the queries that end a program. Each gives rows of `_tailrace_file` 
 it comes (0 for none); `_tailrace_again`, whether its group has to be computed anew; and the stored
 table's columns. They read `stored`: the stored rows with their places, all of them or at least
 those that the change can touch.
+
+Long because the ways to apply a change (append, merge groups, replace keys or rows) share one form
+of result, and are read side by side.
 """
 
 from __future__ import annotations
