@@ -304,3 +304,41 @@ def test_two_purges_at_once_count_everything_once(
     clock.advance(GRACE + MOMENT)
     assert lake.purge().objects == 5
     assert len(objects(lake)) == 1
+
+
+def scheduled(lake: tailrace.Lake) -> set[str]:
+    with lake._runtime.database.read() as connection:
+        return set(connection.execute(sa.select(dl.scheduled_for_deletion.c.path)).scalars())
+
+
+def test_what_a_transaction_writes_and_does_not_commit_is_deleted_like_what_was_replaced(
+    lake: tailrace.Lake, clock: MovableClock
+) -> None:
+    with lake.transaction() as transaction:
+        table = transaction.table("t")
+        table.append(some(6, 7))
+        table.delete(some(6, 7))  # the file's last rows
+        table.append(some(8))
+        with pytest.raises(tailrace.InvalidError, match="exist already"):
+            table.append(some(9, 1))  # 1 is there already
+        transaction.create_table("brief", COLUMNS).append(some(1))
+        transaction.drop_table("brief")
+    assert column(lake.table("t").to_arrow(), "id") == [1, 2, 3, 4, 5, 8]
+    unused = scheduled(lake)
+    assert unused
+    assert unused < objects(lake)
+    assert len(objects(lake) - unused) == 2  # 1 to 5, and 8
+    clock.advance(GRACE + MOMENT)
+    assert lake.purge().objects == len(unused)
+    assert len(objects(lake)) == 2
+    assert lake.sweep() == tailrace.Sweep(deleted=0, expired=0)
+    assert column(lake.table("t").to_arrow(), "id") == [1, 2, 3, 4, 5, 8]
+
+
+def test_a_transaction_that_undid_all_it_did_leaves_no_object(lake: tailrace.Lake) -> None:
+    before = objects(lake)
+    with lake.transaction() as transaction:
+        transaction.create_table("brief", COLUMNS).append(some(1))
+        transaction.drop_table("brief")
+    assert objects(lake) == before
+    assert lake.sweep() == tailrace.Sweep(deleted=0, expired=0)

@@ -14,6 +14,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
+from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
 from tailrace.store import lookup, outcome
 from tailrace.store import tables as t
@@ -21,6 +22,7 @@ from tailrace.store.column_rows import column_rows
 from tailrace.store.file_rows import write_files
 from tailrace.store.new_snapshot import NewSnapshot
 from tailrace.store.runtime import TenantRuntime
+from tailrace.store.scheduled import schedule
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import DIALECT, ViewInfo, write_aliases
 from tailrace.store.workspace import Commit, SchemaWork, Workspace
@@ -62,11 +64,31 @@ class Writer:
         for view in self._work.changed_views():
             if view.info is not None:
                 self._create_view(view.info)
+        unused = self._unused_objects(tables)
         self._new.write(self._runtime.clock.now())
         self._complete(self._new.number)
+        self._schedule(unused)
         # Last: jobs that this very commit drops are no longer there to follow a table.
         self._tell_of_drops(tables)
         return self._new.number
+
+    def _unused_objects(self, tables: Sequence[PreparedTable]) -> dict[str, int]:
+        """What it wrote and does not commit, such as files whose rows it deleted again.
+
+        Each gets an id, as if it were a file that the commit ended.
+        """
+        used = {file.path for prepared in tables for file in prepared.files}
+        paths = [path for path in self._work.objects if path not in used]
+        return {path: self._new.new_file_id() for path in paths}
+
+    def _schedule(self, unused: dict[str, int]) -> None:
+        """Have what is not used deleted, but for what the layers above have named by now."""
+        for paths in in_batches(list(unused)):
+            for layer in self._runtime.layers:
+                for path in layer.objects_in_use(self._connection, paths):
+                    unused.pop(path, None)
+        files = [(number, path) for path, number in unused.items()]
+        schedule(self._connection, files, self._runtime.clock.now())
 
     def _complete(self, snapshot: int) -> None:
         outcome.enter(self._connection, self._runtime, self._work, snapshot)

@@ -146,8 +146,8 @@ class Transaction(Definitions, RowChanges):
                 self._register()
                 self.snapshot = commit(self._runtime, self._work, self.base)
                 self._heartbeat.forget(self._work.id)
-            elif self._registered:
-                self._heartbeat.remove(self._work.id)
+            else:  # what it did, it undid
+                self.rollback()
         except ConflictError:
             self.rollback()
             done = self._first_with_key()
