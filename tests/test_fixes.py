@@ -5,16 +5,20 @@ from __future__ import annotations
 import pickle
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import tailrace
+from tailrace.arguments import ArgumentError
 from tailrace.cli.main import main
 from tailrace.errors import TailraceError
 from tailrace.fixes import Action, Fix, in_plain_words
 from tailrace.propagation.retry import message_of
 from tailrace.sql.run import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # What only one of the doors' users would write.
 PYTHON = re.compile(r"\w\(|\w=(?!>)|\blake\.|\bindex\.|Settings|storage_options")
@@ -96,6 +100,21 @@ def test_a_statement_on_the_command_line_is_advised_in_sql() -> None:
     assert on_the_command_line(error) == "it is not there: SHOW TABLES lists what there is"
 
 
+def test_an_argument_is_named_only_to_those_who_call_in_python(tmp_path: Path) -> None:
+    name = "n" * 300
+    with tailrace.connect(tmp_path / "lake") as lake:
+        with pytest.raises(tailrace.InvalidError) as in_python:
+            lake.create_schema(name)
+        with pytest.raises(tailrace.InvalidError) as in_sql:
+            lake.sql(f"CREATE SCHEMA {name}")
+    expected = "a name of 1 to 255 characters, not 'nnn"
+    assert str(in_python.value).startswith(f"lake.create_schema(name=…) takes {expected}")
+    assert str(in_sql.value).startswith(f"expected {expected}")
+    from tailrace.cli.fixes import message_of as on_the_command_line
+
+    assert on_the_command_line(in_python.value).startswith(f"expected {expected}")
+
+
 def test_names_are_quoted_as_each_language_does() -> None:
     error = tailrace.InvalidError("not built", fix=Fix(Action.BUILD_VIEW, "main.it's here"))
     from tailrace.cli.fixes import in_commands
@@ -115,6 +134,7 @@ def test_names_are_quoted_as_each_language_does() -> None:
         error_with(Action.BUILD_INDEX),
         tailrace.NotFoundError("nothing"),
         tailrace.CommitUnknownError("abc"),
+        ArgumentError("lake.find(limit=…)", "a whole number, not None"),
     ],
     ids=lambda error: type(error).__name__,
 )

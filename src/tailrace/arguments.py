@@ -1,8 +1,9 @@
 """The arguments of public calls, checked by type and range where they come in.
 
 `@checked` compares the arguments of a public function, or of each public method of a class, with
-their annotations. One that does not fit is an InvalidError that names it and says what is
-expected. Missing, surplus and unknown arguments stay Python's own TypeError.
+their annotations. One that does not fit is an InvalidError that says what is expected, and names
+the argument to those who call from Python. Missing, surplus and unknown arguments stay Python's
+own TypeError.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numbers import Real
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from tailrace.errors import InvalidError
+from tailrace.fixes import Words, in_python
 
 # The most characters of a statement, a query or a condition.
 LONGEST_TEXT = 1_000_000
@@ -61,6 +63,24 @@ Count = Annotated[int, Between(1, 1_000_000_000)]
 Port = Annotated[int, Between(0, 65_535)]
 LONGEST_TIMEOUT = 1_000_000_000
 Seconds = Annotated[float, Between(0, LONGEST_TIMEOUT, "a number of seconds")]
+
+
+class ArgumentError(InvalidError):
+    """An argument that does not fit: those who write SQL or commands did not call what took it."""
+
+    def __init__(self, argument: str, expected: str) -> None:
+        super().__init__(argument, expected)
+        self._argument, self._expected = argument, expected
+
+    @property
+    def problem(self) -> str:
+        return f"expected {self._expected}"
+
+    def said(self, words: Words) -> str:
+        """The message, with the call if it was made in Python."""
+        if words is in_python:
+            return f"{self._argument} takes {self._expected}"
+        return super().said(words)
 
 
 class _MisfitError(Exception):
@@ -109,7 +129,8 @@ def _fit(label: str, name: str, value: Any, takers: Mapping[str, _Taker]) -> Any
     except _MisfitError as misfit:
         shown = f"a {type(value).__name__}" if name in _SECRET else show(value)
         reason = f" ({misfit})" if str(misfit) else ""
-        raise InvalidError(f"{label}({name}=…) takes {taker.words}, not {shown}{reason}") from None
+        expected = f"{taker.words}, not {shown}{reason}"
+        raise ArgumentError(f"{label}({name}=…)", expected) from None
 
 
 def show(value: object) -> str:
