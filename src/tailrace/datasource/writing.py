@@ -32,7 +32,7 @@ from tailrace.store import rows as row_checks
 from tailrace.store.files import DataFile, Op
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.parallel import each
-from tailrace.store.parquet import FileWriter
+from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.reader.batches import read_rows
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import TenantRuntime

@@ -26,7 +26,7 @@ from tailrace.indexes.row_addresses import NAME as ROWS
 from tailrace.indexes.row_addresses import key_name, write_rows
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.objects import Storage
-from tailrace.store.parquet import new_object_name
+from tailrace.store.parquet_writer import new_object_name
 from tailrace.store.reader.batches import read
 from tailrace.store.reader.row_range import RowRange, split
 from tailrace.store.runtime import Runtime

@@ -21,7 +21,7 @@ from tailrace.loading.tasks import LINE, PART, misfit_rows, misfits_in, misfits_
 from tailrace.spark_sql import types
 from tailrace.store import spark_scan
 from tailrace.store.files import DataFile, Op
-from tailrace.store.parquet import FileWriter
+from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.rows import plain_rows
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.write import write_rows

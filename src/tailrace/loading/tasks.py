@@ -19,7 +19,7 @@ from tailrace.loading.reading import PartReader
 from tailrace.loading.rows import Fitted, Misfit
 from tailrace.loading.stop_sign import StopSign
 from tailrace.store.files import DataFile
-from tailrace.store.parquet import FileWriter
+from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.schema import OWN_PREFIX, Column, TableInfo
 
 # Columns of staged rows: where each row came from.

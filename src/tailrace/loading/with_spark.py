@@ -25,7 +25,7 @@ from tailrace.loading.spark_keys import write_keyed
 from tailrace.loading.stop_sign import StopSign
 from tailrace.loading.tasks import LoadTask, TaskResult, misfits_in, misfits_of, staged
 from tailrace.store.files import DataFile, Op
-from tailrace.store.parquet import FileWriter, new_object_name
+from tailrace.store.parquet_writer import FileWriter, new_object_name
 from tailrace.store.reader.opened import open_parquet
 from tailrace.store.runtime import Runtime
 from tailrace.store.spark_tasks import run_tasks

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tailrace.errors import CorruptError
 from tailrace.objects import Storage
 from tailrace.store.files import DeleteFile
-from tailrace.store.parquet import new_object_name
+from tailrace.store.parquet_writer import new_object_name
 from tailrace.store.positions import NONE, Positions
 from tailrace.store.reader.opened import open_parquet
 

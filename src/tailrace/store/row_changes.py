@@ -18,7 +18,7 @@ from tailrace.store import rows as row_checks
 from tailrace.store.draft import Draft
 from tailrace.store.files import Op
 from tailrace.store.keys import Keys, Places
-from tailrace.store.parquet import FileWriter
+from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.positions import union
 from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan

@@ -16,7 +16,7 @@ from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.store import rows as row_checks
 from tailrace.store.files import DataFile, Op
-from tailrace.store.parquet import FileWriter
+from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.spark_tasks import run_over_rows

@@ -16,7 +16,7 @@ from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.files import DataFile, Op
 from tailrace.store.find_rows import Wanted
-from tailrace.store.parquet import FileWriter
+from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.reader.batches import _some, read, read_rows
 from tailrace.store.reader.filters import Comparison, Comparisons
 from tailrace.store.reader.row_range import RowRange, split

@@ -26,7 +26,7 @@ from tailrace.indexes.vectors.kind import L2, VectorOptions
 from tailrace.indexes.vectors.load_faiss import faiss
 from tailrace.indexes.vectors.writer import read_lists
 from tailrace.store.parallel import each
-from tailrace.store.parquet import new_object_name
+from tailrace.store.parquet_writer import new_object_name
 from tailrace.store.reader.batches import read
 from tailrace.store.reader.row_range import RowRange, split
 from tailrace.store.schema import TableInfo
