@@ -19,10 +19,10 @@ import sqlalchemy as sa
 from tailrace.catalog import configuration
 from tailrace.catalog import ducklake as dl
 from tailrace.configuration import Configuration
-from tailrace.store import lookup, outcome, purge_rows
+from tailrace.store import lookup, outcome, purge_tasks
 from tailrace.store import tables as t
 from tailrace.store.layer import Need
-from tailrace.store.purge_rows import KIND
+from tailrace.store.purge_tasks import KIND
 from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled import delete_due, is_due, schedule
 
@@ -163,7 +163,7 @@ class _Run:
         connection.execute(sa.delete(dl.view).where(dl.view.c.end_snapshot <= horizon))
         connection.execute(sa.delete(dl.tag).where(dl.tag.c.end_snapshot <= horizon))
         outcome.forget(connection, horizon, self._runtime.clock.now())
-        purge_rows.enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
+        purge_tasks.enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
         schedule(connection, [(one.id, one.path) for one in unused], self._runtime.clock.now())
         connection.execute(sa.delete(t.purge).where(t.purge.c.at < self.done.at - _HISTORY))
         self.done = replace(self.done, horizon=horizon)
@@ -187,35 +187,35 @@ class _Run:
             if self._stop.is_set():
                 return
             with self._database.write() as connection:
-                purge_rows.clean_table(connection, task.table_id, task.snapshot, self._layers)
+                purge_tasks.clean_table(connection, task.table_id, task.snapshot, self._layers)
             self._runtime.step("table purged")
         if tasks or self.done.snapshots:
             with self._database.write() as connection:
-                purge_rows.clean_schemas(connection)
+                purge_tasks.clean_schemas(connection)
             self._runtime.step("schemas purged")
 
     def _take_files(self, table_id: int, horizon: int) -> int:
         """Remove some of a table's ended files from the catalog; returns how many."""
         with self._database.write() as connection:
-            prefix = purge_rows.table_path(connection, table_id)
-            ids = purge_rows.ended_ids(
+            prefix = purge_tasks.table_path(connection, table_id)
+            ids = purge_tasks.ended_ids(
                 connection, dl.data_file.c.data_file_id, table_id, horizon, _AT_ONCE
             )
             # A purge that runs at the same time gets other rows.
-            taken = purge_rows.delete_files(
+            taken = purge_tasks.delete_files(
                 connection, dl.data_file, dl.data_file.c.data_file_id.in_(ids)
             )
-            taken += purge_rows.delete_files(
+            taken += purge_tasks.delete_files(
                 connection, dl.delete_file, dl.delete_file.c.data_file_id.in_(ids)
             )
             for table in (dl.file_column_stats, t.own_file):
                 connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids)))
             if not ids:  # delete files whose data file goes on
-                ids = purge_rows.ended_ids(
+                ids = purge_tasks.ended_ids(
                     connection, dl.delete_file.c.delete_file_id, table_id, horizon, _AT_ONCE
                 )
                 own_id = dl.delete_file.c.delete_file_id
-                taken += purge_rows.delete_files(connection, dl.delete_file, own_id.in_(ids))
+                taken += purge_tasks.delete_files(connection, dl.delete_file, own_id.in_(ids))
             files = [(number, f"{prefix}{path}") for number, path, _ in taken]
             schedule(connection, files, self._runtime.clock.now())
             self._note(connection, files=len(taken), bytes=sum(size for _, _, size in taken))

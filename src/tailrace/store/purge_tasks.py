@@ -1,4 +1,4 @@
-"""The catalog rows that a purge removes.
+"""The tasks of a purge, and the catalog rows that they remove.
 
 Always true: a row goes only if it ended at or before the horizon, so that no snapshot that is left
 shows it; and what keeps ids and names from being given twice stays as long as its table does.
