@@ -20,7 +20,7 @@ from tailrace.errors import ConflictError
 from tailrace.indexes import tables as t
 from tailrace.propagation import tables as pt
 from tailrace.store import lookup
-from tailrace.store.scheduled import schedule
+from tailrace.store.scheduled_deletion import schedule
 
 _S, _C = t.segment.c, t.centroids.c
 # The columns that hold the fields of a value.

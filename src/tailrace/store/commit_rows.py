@@ -22,7 +22,7 @@ from tailrace.store.column_rows import column_rows
 from tailrace.store.file_rows import write_files
 from tailrace.store.new_snapshot import NewSnapshot
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.scheduled import schedule
+from tailrace.store.scheduled_deletion import schedule
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import DIALECT, ViewInfo, write_aliases
 from tailrace.store.workspace import Commit, SchemaWork, Workspace

@@ -13,7 +13,7 @@ from tailrace.catalog.database import in_batches
 from tailrace.store import tables as t
 from tailrace.store.files import DataFile
 from tailrace.store.new_snapshot import NewSnapshot
-from tailrace.store.scheduled import schedule
+from tailrace.store.scheduled_deletion import schedule
 
 if TYPE_CHECKING:
     from tailrace.store.commit import PreparedTable

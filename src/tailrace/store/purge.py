@@ -24,7 +24,7 @@ from tailrace.store import tables as t
 from tailrace.store.layer import Need
 from tailrace.store.purge_tasks import KIND
 from tailrace.store.runtime import Runtime
-from tailrace.store.scheduled import delete_due, is_due, schedule
+from tailrace.store.scheduled_deletion import delete_due, is_due, schedule
 
 _AT_ONCE = 500  # files in a transaction
 _HISTORY = timedelta(days=90)  # how long the history of purges is kept

@@ -19,7 +19,7 @@ from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
 from tailrace.store import tables as t
 from tailrace.store.runtime import Runtime
-from tailrace.store.scheduled import delete_due
+from tailrace.store.scheduled_deletion import delete_due
 
 _NAME = re.compile(r"^([0-9a-f]{16})-[0-9a-f]{16}(-delete)?\.(parquet|segment)$")
 _AT_ONCE = 500  # scheduled objects that are deleted in one transaction
