@@ -17,7 +17,7 @@ from tailrace.loading.options import OnDuplicate, OnError, OnExisting
 from tailrace.loading.plan import SHOWN, LoadPlan, Outcome
 from tailrace.loading.repeats import exists_in, key_misfit, stands_in
 from tailrace.loading.rows import PartStarts
-from tailrace.loading.tasks import LINE, PART, misfit_rows, misfits_in, misfits_of, staged
+from tailrace.loading.spark_task import LINE, PART, misfit_rows, misfits_in, misfits_of, staged
 from tailrace.spark_sql import types
 from tailrace.store import spark_scan
 from tailrace.store.files import DataFile, Op

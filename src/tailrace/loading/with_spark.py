@@ -22,8 +22,8 @@ from tailrace.loading.reading import first_line
 from tailrace.loading.report import write_report
 from tailrace.loading.rows import Misfit, PartStarts, Rejected
 from tailrace.loading.spark_keys import write_keyed
+from tailrace.loading.spark_task import LoadTask, TaskResult, misfits_in, misfits_of, staged
 from tailrace.loading.stop_sign import StopSign
-from tailrace.loading.tasks import LoadTask, TaskResult, misfits_in, misfits_of, staged
 from tailrace.store.files import DataFile, Op
 from tailrace.store.parquet_writer import FileWriter, new_object_name
 from tailrace.store.reader.opened import open_parquet
