@@ -54,7 +54,7 @@ class IndexJob:
 
     id: int
     table_id: int
-    label: str
+    full_name: str
     definition: Definition
     watermark: int | None
 
@@ -67,7 +67,7 @@ def find_job(connection: sa.Connection, job_id: int) -> IndexJob:
     return IndexJob(
         id=job_id,
         table_id=joblog.sources_of(connection, [job_id])[job_id][0],
-        label=job.label,
+        full_name=job.full_name,
         definition=Definition.from_spec(job.spec.consumer),
         watermark=job.watermark,
     )
@@ -174,7 +174,7 @@ class Maintenance:
         runtime.step("merge committed")
         log.info(
             "segments merged",
-            index=job.label,
+            index=job.full_name,
             reason=rebuild.reason,
             before=len(rebuild.segments),
             after=len(built),

@@ -147,7 +147,7 @@ class Bundle:
             rebuilds=part.kind is Kind.SNAPSHOT and claim.since is not None,
             is_canceled=lambda: self._execution.must_stop((part.id,)),
         )
-        with consuming(claim.job.label):
+        with consuming(claim.job.full_name):
             strategy = part.consumer.run(Changes(part.kind, since, claim.to, sources), txn, job)
         _check_memory(job.memory)
         owned = [txn.info(name) for name in job.owned]

@@ -132,7 +132,7 @@ def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any]) ->
         last=LastRun(memory=memory),
     )
     if done is None:
-        raise FencedError(f"{claim.job.label} was stopped: this iteration is not committed")
+        raise FencedError(f"{claim.job.full_name} was stopped: this iteration is not committed")
 
 
 def fail(

@@ -41,7 +41,7 @@ class Dropping:
             downstream = joblog.downstream_of(connection, job.id)
         downstream = [one for one in downstream if not txn.acts_for(one.id)]
         if not cascade:
-            _refuse_if_needed(downstream, job.label)
+            _refuse_if_needed(downstream, job.full_name)
         dropped = [*(one.id for one in downstream), job.id] if cascade else [job.id]
         for job_id in dropped:
             self._drop(txn, job_id)
@@ -57,12 +57,12 @@ class Dropping:
         for info in derived:
             if info is not None:
                 txn.drop_table(quoted_name(info.schema, info.name))
-        label = self._undo(txn, job_id)
+        name = self._undo(txn, job_id)
 
         def drop(commit: Commit) -> None:
             connection = commit.connection
             # Again: a downstream job may have been registered meanwhile, even by this transaction.
-            _refuse_if_needed(joblog.downstream_of(connection, job_id), label)
+            _refuse_if_needed(joblog.downstream_of(connection, job_id), name)
             if not joblog.drop(connection, job_id, self._runtime.clock.now()):
                 raise ConflictError("another transaction dropped the job")
 
@@ -71,7 +71,7 @@ class Dropping:
     def _undo(self, txn: Transaction, job_id: int) -> str:
         """Let the consumer of a job that is being dropped undo what it did to the sources.
 
-        Returns the job's label.
+        Returns the job's full name.
         """
         with self._runtime.database.read() as connection:
             job = joblog.record(connection, job_id)
@@ -82,7 +82,7 @@ class Dropping:
         if consumer is not None:
             there = [info for info in infos if info is not None]
             consumer.dropping(txn, job.spec.consumer, there)
-        return job.label
+        return job.full_name
 
     def wait_for_rest(self, job_id: int) -> None:
         """Wait until no living node runs anything for a job."""
@@ -104,11 +104,11 @@ class Dropping:
         log.warning("a dropped job's iteration goes on", job_id=job_id)
 
 
-def _refuse_if_needed(downstream: Sequence[JobRecord], label: str) -> None:
+def _refuse_if_needed(downstream: Sequence[JobRecord], job: str) -> None:
     if downstream:
-        names = ", ".join(one.label for one in downstream[:5])
+        names = ", ".join(one.full_name for one in downstream[:5])
         raise InvalidError(
-            f"{label} cannot be dropped while others read from it ({names})",
+            f"{job} cannot be dropped while others read from it ({names})",
             fix=Fix(Action.DROP_READERS_FIRST),
         )
 
@@ -134,5 +134,7 @@ def fail_followers(connection: sa.Connection, tables: Sequence[int], now: dateti
         if consumer is not None and consumer.goes_with_source:
             joblog.drop(connection, job.id, now)
             continue
-        error = JobError(code=retry.SOURCE_GONE, message=retry.source_gone(job.label), at=str(now))
+        error = JobError(
+            code=retry.SOURCE_GONE, message=retry.source_gone(job.full_name), at=str(now)
+        )
         joblog.stop(connection, job.id, state=State.ERROR, last=job.last.with_error(error))

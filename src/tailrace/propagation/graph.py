@@ -12,7 +12,7 @@ from tailrace.store import tables as st
 
 
 def check_no_loop(
-    connection: sa.Connection, label: str, sources: Iterable[int], outputs: Iterable[int]
+    connection: sa.Connection, job: str, sources: Iterable[int], outputs: Iterable[int]
 ) -> None:
     """Refuse outputs from which existing jobs lead back to a source."""
     ends = set(sources)
@@ -21,7 +21,7 @@ def check_no_loop(
     while reached:
         if reached & ends:
             raise InvalidError(
-                f"{label} would feed itself: what it writes leads back to one of its sources; "
+                f"{job} would feed itself: what it writes leads back to one of its sources; "
                 "write to a table that none of its sources is derived from"
             )
         seen |= reached

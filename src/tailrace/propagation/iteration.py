@@ -106,7 +106,7 @@ class Iterations:
         for claim in claimed:
             if claim.since is not None and kinds[claim.since] is Kind.SNAPSHOT:
                 log.warning(
-                    "history purged: rebuilding", job=claim.job.label, watermark=claim.since
+                    "history purged: rebuilding", job=claim.job.full_name, watermark=claim.since
                 )
         execution.names = {s: info.full_name for s, info in infos.items() if info is not None}
         for claim in claimed:
@@ -129,7 +129,7 @@ class Iterations:
         for table in claim.job.sources:
             info = infos[table]
             if info is None:
-                raise retry.SourceGoneError(retry.source_gone(claim.job.label))
+                raise retry.SourceGoneError(retry.source_gone(claim.job.full_name))
             wanted = consumer.columns(claim.spec.consumer, claim.last.memory, info)
             for name in wanted or ():
                 info.column(name)  # a wrong name must not fail the read that others share
@@ -209,7 +209,7 @@ class Iterations:
         reason = None if is_late else self._blame(claim.job)
         if reason is not None:
             execution.failures += 1
-            log.warning("iteration", job=claim.job.label, error=reason, blamed="this node")
+            log.warning("iteration", job=claim.job.full_name, error=reason, blamed="this node")
             return  # what it claimed is released, and another node may take it
         before = claim.last.error
         was_trigger = before is not None and before.code == retry.TRIGGER
@@ -270,7 +270,7 @@ class Iterations:
 
     def _report(self, job: Job, done: Iteration) -> None:
         fields = {
-            "job": job.label,
+            "job": job.full_name,
             "job_id": job.id,
             "kind": done.kind,
             "from_snapshot": done.from_snapshot,

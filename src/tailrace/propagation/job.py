@@ -86,7 +86,7 @@ class NewJob:
     upstream: Sequence[int] = ()  # all jobs that it reads from, the farthest first
 
     @property
-    def label(self) -> str:
+    def full_name(self) -> str:
         return f"{self.home}/{self.name}"
 
 
@@ -110,7 +110,7 @@ class _Row:
     retry_at: datetime | None
 
     @property
-    def label(self) -> str:
+    def full_name(self) -> str:
         return f"{self.home}/{self.name}"
 
     @property

@@ -184,7 +184,7 @@ class Jobs:
 
         def change(connection: sa.Connection, job: JobRecord) -> None:
             if has_lost_a_source(connection, job.id):
-                raise InvalidError(retry.source_gone(job.label))
+                raise InvalidError(retry.source_gone(job.full_name))
             joblog.write(
                 connection,
                 job.id,

@@ -66,7 +66,7 @@ class Maintenance:
             begin = lambda: Transaction(runtime, self._heartbeat)  # noqa: E731
             consumer.maintain(runtime, begin, job.id, stopped)
         except Exception as error:  # noqa: BLE001  (a consumer may raise anything; the job goes on)
-            log.warning("maintenance failed", job=job.label, error=repr(error)[:500])
+            log.warning("maintenance failed", job=job.full_name, error=repr(error)[:500])
 
     def close(self) -> None:
         """Start nothing more, and wait for what runs."""

@@ -24,7 +24,7 @@ def check_owned(info: TableInfo, job: Job) -> None:
     """Refuse a table that is not the job's own: neither made by this run nor owned before."""
     if info.id >= 0 and info.derived_by != job.id:
         raise InvalidError(
-            f"{info.full_name} was not made by this run of {job.label}: it cannot be its own"
+            f"{info.full_name} was not made by this run of {job.full_name}: it cannot be its own"
         )
 
 
@@ -58,6 +58,6 @@ def _enter_new(connection: sa.Connection, claim: Claim, own: set[int], others: s
     """Note the tables that it writes to for the first time, unless it would feed itself."""
     new = (own | others) - joblog.outputs_of(connection, claim.job.id)
     if new:
-        graph.check_no_loop(connection, claim.job.label, claim.job.sources, new)
+        graph.check_no_loop(connection, claim.job.full_name, claim.job.sources, new)
         joblog.add_outputs(connection, claim.job.id, sorted(new & own), owned=True)
         joblog.add_outputs(connection, claim.job.id, sorted(new - own), owned=False)

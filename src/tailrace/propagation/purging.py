@@ -68,7 +68,7 @@ class JobNeeds:
     def below(self, connection: sa.Connection, limit: int) -> Iterable[Need]:
         """The snapshots below a limit that jobs need."""
         needs = [
-            Need(snapshot=job.needs, who=f"the job {job.record.label}")
+            Need(snapshot=job.needs, who=f"the job {job.record.full_name}")
             for job in self._jobs(connection, limit)
             if job.needs is not None and not job.is_fresh and not job.is_stopped
         ]
@@ -86,7 +86,9 @@ class JobNeeds:
                 # It can no longer end where it was meant to.
                 joblog.write(connection, record.id, claim_to=None, catches_up=False)
             if job.needs is not None:
-                log.warning("history of a job purged", job=record.label, watermark=record.watermark)
+                log.warning(
+                    "history of a job purged", job=record.full_name, watermark=record.watermark
+                )
 
     def _retained(self, connection: sa.Connection) -> list[Need]:
         """History that jobs ask to be kept, whatever they have read of it already."""
@@ -98,7 +100,7 @@ class JobNeeds:
                 at = lookup.snapshot_at(connection, now - parse_interval(asked))
                 # None: all there is, is younger.
                 snapshot = lookup.oldest_snapshot(connection) if at is None else at
-                who = f"the job {job.label}, which keeps {asked} of history"
+                who = f"the job {job.full_name}, which keeps {asked} of history"
                 needs.append(Need(snapshot=snapshot, who=who))
         return needs
 

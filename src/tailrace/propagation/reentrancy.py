@@ -12,9 +12,9 @@ _thread = threading.local()
 
 
 @contextmanager
-def consuming(label: str) -> Iterator[None]:
+def consuming(job: str) -> Iterator[None]:
     """Mark this thread as running a job's consumer."""
-    _thread.job = label
+    _thread.job = job
     try:
         yield
     finally:

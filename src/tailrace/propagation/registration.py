@@ -116,10 +116,10 @@ class _Batch:
         rows = []
         for job, read, derived in self._jobs:
             if (job.home, fold(job.name)) in names:
-                raise ConflictError(f"another transaction registered {job.label}")
+                raise ConflictError(f"another transaction registered {job.full_name}")
             sources = [commit.table_id(table) for table in read]
             outputs = [commit.table_id(table) for table in derived]
-            graph.check_no_loop(connection, job.label, sources, outputs)
+            graph.check_no_loop(connection, job.full_name, sources, outputs)
             upstream = self._all_upstream(connection, job, sources)
             new = replace(job, sources=sources, outputs=outputs, upstream=upstream)
             if outputs or upstream:  # the next may read from it, or lead back to it
@@ -157,9 +157,10 @@ class _Batch:
         for job_id in upstream:
             job = there.get(job_id)
             if job is None or job.tenant != self._runtime.tenant:
-                raise ConflictError(f"a job that {new.label} reads from is not there: {job_id}")
+                raise ConflictError(f"a job that {new.full_name} reads from is not there: {job_id}")
             if not set(job.sources) <= set(sources):
                 raise InvalidError(
-                    f"the sources of {new.label} lack some of {job.label}, which it reads from"
+                    f"the sources of {new.full_name} lack some of {job.full_name}, "
+                    "which it reads from"
                 )
         return upstream

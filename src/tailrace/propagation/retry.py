@@ -88,9 +88,9 @@ def pause(
     return longest * random.uniform(0.8, 1.2)
 
 
-def source_gone(label: str) -> str:
+def source_gone(job: str) -> str:
     """The message for a job whose source was dropped."""
     return (
-        f"a source of {label} was dropped, or replaced by another table of the same name: "
+        f"a source of {job} was dropped, or replaced by another table of the same name: "
         "register the job again"
     )

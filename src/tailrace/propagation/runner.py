@@ -235,7 +235,7 @@ class Runner:
         if error is None:
             joblog.clear_trigger_fault(connection, job, retry.TRIGGER)
             return
-        log.warning("trigger failed", job=job.label, error=repr(error)[:500])
+        log.warning("trigger failed", job=job.full_name, error=repr(error)[:500])
         message = f"the trigger failed: {retry.message_of(error)}"
         failure = JobError(code=retry.TRIGGER, message=message, at=str(now))
         pause = retry.pause(job.tries + 1, self._runtime.settings, self._random)

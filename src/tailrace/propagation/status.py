@@ -120,7 +120,7 @@ class _Facts:
             is_fresh=fresh,
             sources=self._table_names(self._freshness.sources[job.id]),
             outputs=self._table_names(self._outputs[job.id]),
-            upstream=tuple(one.label for one in self._freshness.upstream(job)),
+            upstream=tuple(one.full_name for one in self._freshness.upstream(job)),
             spec=job.spec.to_dict(),
             error=None if error is None else error.message,
             error_code=None if error is None else error.code,
@@ -136,7 +136,7 @@ def _waits_for(holder: JobRecord) -> str:
     error = holder.last.error
     reason = note_of(holder) if error is None else error.message
     why = f"is {holder.state}" if holder.state in STOPPED else "could not run yet"
-    shown = f"it waits for {holder.label}, which {why}"
+    shown = f"it waits for {holder.full_name}, which {why}"
     return shown if reason is None else f"{shown}: {reason}"
 
 

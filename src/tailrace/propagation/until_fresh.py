@@ -89,7 +89,7 @@ class UntilFresh(Service):
             if not behind or not (running or elsewhere or self._wake.is_set()):
                 return
             if deadline is not None and time.monotonic() >= deadline:
-                names = ", ".join(job.label for job in behind[:5])
+                names = ", ".join(job.full_name for job in behind[:5])
                 raise UnavailableError(f"not fresh after {timeout}: still behind: {names}")
             left = wait if deadline is None else min(wait, deadline - time.monotonic())
             self._wake.wait(max(0.0, left))
@@ -126,7 +126,7 @@ class UntilFresh(Service):
         with self._runtime.database.read() as connection:
             record = joblog.record(connection, job.id)
             if record is None or record.dropped_at is not None:
-                return f"{job.label} (it was dropped)"
+                return f"{job.full_name} (it was dropped)"
             (now,) = statuses(connection, [record])
         reason = self._own_faults.get(job.id) or now.error or now.note or "it was not run"
-        return f"{job.label} ({reason})"
+        return f"{job.full_name} ({reason})"
