@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tailrace.propagation.execution import Execution, Turn
-from tailrace.propagation.job import Claim, Kind, LastRun, Member
+from tailrace.propagation.job import Claim, LastRun, Member, RunKind
 from tailrace.propagation.plan import work_of
 from tailrace.propagation.spec import complete
 from tests.propagation.cached_jobs import job
@@ -60,7 +60,7 @@ def test_the_turn_that_took_too_long_is_late() -> None:
 
 def test_a_failure_before_the_first_turn_is_recorded_too() -> None:
     execution = running(claim(1))
-    record = execution.record(execution.claims[1], Kind.TAIL, None, NOW)
+    record = execution.record(execution.claims[1], RunKind.TAIL, None, NOW)
     assert (record.from_snapshot, record.to_snapshot, record.node_id) == (5, 9, "me")
     assert (record.started_at, record.ended_at, record.seconds) == (NOW, NOW, 0.0)
     assert record.sources == ("table 1",)  # its name was not looked up yet

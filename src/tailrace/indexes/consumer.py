@@ -16,7 +16,7 @@ from tailrace.indexes.definition import Definition
 from tailrace.indexes.kinds import KINDS
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
-from tailrace.propagation.job import Kind
+from tailrace.propagation.job import RunKind
 from tailrace.store.changes import INSERT, Feed
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.schema import TableInfo
@@ -61,7 +61,7 @@ class IndexConsumer(Consumer):
         runtime = txn.runtime
         pieces = _inserted(runtime, source.plan, job.to)
         rows = sum(piece.rows for piece in pieces)
-        all_anew = changes.kind is Kind.SNAPSHOT
+        all_anew = changes.kind is RunKind.SNAPSHOT
         with runtime.database.read() as connection:
             centroids = segments.parts_at(connection, job.id, job.to).newest_centroids
         if all_anew:

@@ -19,7 +19,7 @@ from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
 from tailrace.propagation.execution import Execution, Turn
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.job import Claim, Kind
+from tailrace.propagation.job import Claim, RunKind
 from tailrace.propagation.reentrancy import consuming
 from tailrace.propagation.shared_reads import SharedRead
 from tailrace.propagation.spark_tags import TaggingSpark
@@ -40,7 +40,7 @@ class Part:
 
     claim: Claim
     consumer: Consumer
-    kind: Kind
+    kind: RunKind
     columns: dict[int, list[str] | None]  # by source
     reads: dict[int, SharedRead] = field(default_factory=dict)  # by source
 
@@ -132,7 +132,7 @@ class Bundle:
                 self._runtime, read, part.columns[table], snapshots=part.consumer.snapshots
             )
             sources[quoted_name(source.info.schema, source.info.name)] = source
-        since = None if part.kind is Kind.SNAPSHOT else claim.since
+        since = None if part.kind is RunKind.SNAPSHOT else claim.since
         job = JobContext(
             id=claim.job.id,
             name=claim.job.name,
@@ -144,7 +144,7 @@ class Bundle:
             # A deep copy: a try that fails must leave no trace in it.
             memory=copy.deepcopy(claim.last.memory),
             lake=lake,
-            rebuilds=part.kind is Kind.SNAPSHOT and claim.since is not None,
+            rebuilds=part.kind is RunKind.SNAPSHOT and claim.since is not None,
             is_canceled=lambda: self._execution.must_stop((part.id,)),
         )
         with consuming(claim.job.full_name):

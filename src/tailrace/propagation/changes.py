@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tailrace.arguments import checked
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.propagation.job import Kind
+from tailrace.propagation.job import RunKind
 from tailrace.propagation.shared_reads import SharedRead, only
 from tailrace.spark_sql.types import quote
 from tailrace.store.changes import DELETE, INSERT, Feed
@@ -111,7 +111,7 @@ class Changes(Mapping[str, SourceChanges]):
     """The changes of a job's sources: `changes.inserts` with one, `changes[table]` with several."""
 
     def __init__(
-        self, kind: Kind, since: int | None, until: int, sources: Mapping[str, SourceChanges]
+        self, kind: RunKind, since: int | None, until: int, sources: Mapping[str, SourceChanges]
     ) -> None:
         self.kind = kind
         self.since, self.until = since, until

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.job import Claim, Kind, Work
+from tailrace.propagation.job import Claim, RunKind, Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,9 @@ class Execution:
         """When the next turn will have taken too long."""
         return min((turn.deadline for turn in list(self.turns.values())), default=None)
 
-    def record(self, claim: Claim, kind: Kind, turn: Turn | None, ended_at: datetime) -> Iteration:
+    def record(
+        self, claim: Claim, kind: RunKind, turn: Turn | None, ended_at: datetime
+    ) -> Iteration:
         """The entry for the history, as far as it is the same for success and failure."""
         return Iteration(
             job_id=claim.job.id,

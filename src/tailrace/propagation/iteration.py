@@ -23,7 +23,7 @@ from tailrace.propagation.claims import FencedError
 from tailrace.propagation.consumer import find_consumer, why_missing
 from tailrace.propagation.execution import Execution, Turn
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.job import Claim, Job, JobError, Kind
+from tailrace.propagation.job import Claim, Job, JobError, RunKind
 from tailrace.propagation.shared_reads import SharedReads
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store import lookup
@@ -100,11 +100,11 @@ class Iterations:
         with self._runtime.database.read() as connection:
             infos = {s: lookup.table_by_id(connection, s, work.to) for s in work.sources}
             kinds = {
-                since: Kind.TAIL if _has_history(connection, since) else Kind.SNAPSHOT
+                since: RunKind.TAIL if _has_history(connection, since) else RunKind.SNAPSHOT
                 for since in {claim.since for claim in claimed}
             }
         for claim in claimed:
-            if claim.since is not None and kinds[claim.since] is Kind.SNAPSHOT:
+            if claim.since is not None and kinds[claim.since] is RunKind.SNAPSHOT:
                 log.warning(
                     "history purged: rebuilding", job=claim.job.full_name, watermark=claim.since
                 )
@@ -117,11 +117,11 @@ class Iterations:
                 self._fail(execution, claim, error, kind, None)
                 continue
             parts[claim.job.id] = part
-            since = None if kind is Kind.SNAPSHOT else claim.since
+            since = None if kind is RunKind.SNAPSHOT else claim.since
             for table, columns in part.columns.items():
                 part.reads[table] = self.shared_reads.acquire((table, since, work.to), columns)
 
-    def _part(self, claim: Claim, infos: Mapping[int, TableInfo | None], kind: Kind) -> Part:
+    def _part(self, claim: Claim, infos: Mapping[int, TableInfo | None], kind: RunKind) -> Part:
         consumer = find_consumer(claim.job.kind)
         if consumer is None:
             raise UnavailableError(f"{why_missing(claim.job.kind)} on this node")
@@ -199,7 +199,7 @@ class Iterations:
         execution: Execution,
         claim: Claim,
         error: BaseException,
-        kind: Kind,
+        kind: RunKind,
         turn: Turn | None,
         *,
         is_late: bool = False,
@@ -248,7 +248,7 @@ class Iterations:
         for turn in late:
             claim = execution.claims.get(turn.job)
             if claim is not None:
-                kind = Kind.SNAPSHOT if claim.since is None else Kind.TAIL
+                kind = RunKind.SNAPSHOT if claim.since is None else RunKind.TAIL
                 limit = claim.job.timeout or self._runtime.settings.iteration_timeout.seconds
                 error = TimeoutError(f"the iteration took longer than {limit:g} seconds")
                 self._fail(execution, claim, error, kind, turn, is_late=True)

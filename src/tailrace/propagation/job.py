@@ -47,7 +47,7 @@ AT_REST = (State.NEW, State.IDLE, State.FAILING)
 STOPPED = (State.ERROR, State.CANCELED, State.PAUSED)
 
 
-class Kind(StrEnum):
+class RunKind(StrEnum):
     """What an iteration delivers."""
 
     SNAPSHOT = "snapshot"  # all rows at `to`, as inserts: the first run, or a rebuild

@@ -19,7 +19,7 @@ from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
-from tailrace.propagation.job import Kind
+from tailrace.propagation.job import RunKind
 from tailrace.spark_sql.determinism import nondeterministic_calls
 from tailrace.spark_sql.types import quote, spark_type
 from tailrace.store.changes import DELETE, INSERT
@@ -110,7 +110,7 @@ class Replica(Consumer):
                 copy.append(new.select(list(names)).rename_columns(list(names.values())))
             return "arrow"
         inserts = source.inserts if where is None else source.inserts.where(where)
-        if changes.kind is Kind.TAIL:
+        if changes.kind is RunKind.TAIL:
             copy.delete(_renamed(source.deletes, key))
         copy.append(_renamed(inserts, names))
         return "spark"

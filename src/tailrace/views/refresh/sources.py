@@ -17,7 +17,7 @@ from tailrace.errors import InvalidError
 from tailrace.propagation import versions
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import JobContext
-from tailrace.propagation.job import Kind
+from tailrace.propagation.job import RunKind
 from tailrace.propagation.shared_reads import SharedRead
 from tailrace.spark_sql import types
 from tailrace.store.changes import INSERT, Feed
@@ -44,7 +44,7 @@ class Sources:
         self._runtime = txn.runtime
         self._ends: dict[tuple[str, End, bool], Scan] = {}
         # None where there is no earlier version.
-        self.since = job.since if changes.kind is Kind.TAIL else None
+        self.since = job.since if changes.kind is RunKind.TAIL else None
 
     @property
     def inputs(self) -> dict[str, Input]:
