@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tailrace.store.keys import Places
+    from tailrace.store.positions import PositionsByFile
     from tailrace.store.scan import Scan
 
 SEED = 20
@@ -74,12 +74,12 @@ def lake(sqlite_lake: tailrace.Lake) -> tailrace.Lake:
     return sqlite_lake
 
 
-def matching_here(lake: tailrace.Lake, scan: Scan, condition: str) -> Places | None:
+def matching_here(lake: tailrace.Lake, scan: Scan, condition: str) -> PositionsByFile | None:
     translated = translate_condition(condition, scan.table)
     return None if translated is None else find(lake.runtime, scan, translated)
 
 
-def as_lists(places: Places) -> dict[int, list[int]]:
+def as_lists(places: PositionsByFile) -> dict[int, list[int]]:
     return {key: list(map(int, found)) for key, found in places.items()}
 
 

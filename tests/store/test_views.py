@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tailrace.store.keys import Places
+    from tailrace.store.positions import PositionsByFile
     from tailrace.store.transaction import Transaction
 
 STORED = "_tailrace_0a1b"
@@ -319,10 +319,10 @@ def test_rows_are_removed_at_places_that_a_consumer_found(
         assert bag(duck.read(reader, "t")) == [(5,)]
 
 
-def find(txn: Transaction, predicate: str) -> Places:
+def find(txn: Transaction, predicate: str) -> PositionsByFile:
     """Where a transaction sees the rows that match."""
     rows = spark_scan.to_df(txn.runtime, txn.scan("main", "t"), places=True).where(predicate)
-    found: Places = {}
+    found: PositionsByFile = {}
     for one in rows.collect():
         found[one[FILE]] = np.append(found.get(one[FILE], np.array([], np.int64)), one[POS])
     return found

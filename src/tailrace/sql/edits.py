@@ -18,7 +18,8 @@ from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.sql import query_frame
 from tailrace.sql.source_text import SourceText
-from tailrace.store.keys import Places, collect_places
+from tailrace.store.keys import collect_positions
+from tailrace.store.positions import PositionsByFile
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import to_df
@@ -81,7 +82,7 @@ def _apply(lake: Lake, txn: Transaction, name: str, edits: DataFrame) -> Edited:
 
 def _apply_few(txn: Transaction, name: str, edits: pa.Table) -> Edited:
     gone = edits.filter(pc.is_valid(edits.column(FILE)))
-    places: Places = {}
+    places: PositionsByFile = {}
     for file in pc.unique(gone.column(FILE)).to_pylist():
         own = gone.filter(pc.equal(gone.column(FILE), file))
         positions = own.column(POS).combine_chunks()
@@ -107,7 +108,7 @@ def _apply_many(txn: Transaction, name: str, edits: DataFrame) -> Edited:
         gone = kept.where(F.col(FILE).isNotNull())
         with spark_faults():
             count = gone.count()
-        places = collect_places(gone, txn.scan(*split_name(name)).files)
+        places = collect_positions(gone, txn.scan(*split_name(name)).files)
         if count != sum(len(positions) for positions in places.values()):
             raise _twice(name)
         txn.remove(name, places)

@@ -20,7 +20,7 @@ from tailrace.errors import CorruptError
 from tailrace.spark_sql import types
 from tailrace.store import stats
 from tailrace.store.files import DataFile
-from tailrace.store.positions import Positions, from_bitmap, to_bitmap, union
+from tailrace.store.positions import Positions, PositionsByFile, from_bitmap, to_bitmap, union
 from tailrace.store.reader.batches import read, read_rows
 from tailrace.store.reader.budget import Budget
 from tailrace.store.reader.filters import FileStats, Flags, Known, known_of, overlap
@@ -36,8 +36,6 @@ from tailrace.store.write import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Places = dict[int, Positions]  # positions by file key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +126,7 @@ def keys_of_frame(table: TableInfo, frame: DataFrame) -> Keys:
     return Keys(table=table, rows=-1, pieces=(nothing,), local=None, frame=lambda: frame)
 
 
-def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -> Places:
+def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -> PositionsByFile:
     """Where a scan's live rows have one of the keys."""
     if not scan.files or keys.rows == 0:
         return {}
@@ -138,7 +136,7 @@ def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -
     return _find_with_spark(runtime, keys, pruned) if pruned.files else {}
 
 
-def _find_locally(runtime: Runtime, keys: Keys, scan: Scan) -> Places:
+def _find_locally(runtime: Runtime, keys: Keys, scan: Scan) -> PositionsByFile:
     places = {}
     for live in scan.files:
         every = RowRange.of(live.file)
@@ -151,7 +149,7 @@ def _find_locally(runtime: Runtime, keys: Keys, scan: Scan) -> Places:
     return places
 
 
-def _find_with_spark(runtime: Runtime, keys: Keys, scan: Scan) -> Places:
+def _find_with_spark(runtime: Runtime, keys: Keys, scan: Scan) -> PositionsByFile:
     columns = keys.table.key_columns
     rows = to_df(runtime, scan, places=True)
     wanted = keys.frame()
@@ -159,11 +157,11 @@ def _find_with_spark(runtime: Runtime, keys: Keys, scan: Scan) -> Places:
     for column in columns:
         one = rows[types.quote(column.name)] == wanted[types.quote(column.physical)]
         same = one if same is None else same & one
-    return collect_places(rows.join(wanted, same, "left_semi"), scan.files)
+    return collect_positions(rows.join(wanted, same, "left_semi"), scan.files)
 
 
-def collect_places(rows: DataFrame, files: Iterable[LiveFile]) -> Places:
-    """The places of a DataFrame's rows: they come to the driver as one bit a row."""
+def collect_positions(rows: DataFrame, files: Iterable[LiveFile]) -> PositionsByFile:
+    """The positions of a DataFrame's rows: they come to the driver as one bit a row."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: dict[int, list[Positions]] = {}
@@ -179,7 +177,7 @@ def collect_places(rows: DataFrame, files: Iterable[LiveFile]) -> Places:
         bitmaps = rows.select(FILE, POS).mapInArrow(task, f"{FILE} bigint, bitmap binary")
         collected = bitmaps.toArrow()
     known = {live.file.key for live in files}
-    places: Places = {}
+    places: PositionsByFile = {}
     for row in collected.to_pylist():
         if row[FILE] not in known:
             raise CorruptError(
@@ -190,7 +188,9 @@ def collect_places(rows: DataFrame, files: Iterable[LiveFile]) -> Places:
     return places
 
 
-def show_keys(runtime: Runtime, table: TableInfo, places: Places, files: Iterable[DataFile]) -> str:
+def show_keys(
+    runtime: Runtime, table: TableInfo, places: PositionsByFile, files: Iterable[DataFile]
+) -> str:
     """A few of the keys that were found, for messages."""
     by_key = {file.key: file for file in files}
     file_key, positions = next(iter(places.items()))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Positions = npt.NDArray[np.int64]  # sorted, no position twice
+PositionsByFile = dict[int, Positions]  # by the keys of files
 
 NONE: Positions = np.empty(0, np.int64)
 

@@ -18,7 +18,8 @@ from sqlglot.errors import SqlglotError
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.store import local_predicate as local
-from tailrace.store.keys import Places, collect_places
+from tailrace.store.keys import collect_positions
+from tailrace.store.positions import PositionsByFile
 from tailrace.store.reader.budget import Budget, Cost
 from tailrace.store.reader.filters import Comparison, Comparisons, FileStats, size_of
 from tailrace.store.runtime import Runtime
@@ -40,7 +41,7 @@ _MIRROR = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def matching(
     runtime: Runtime, scan: Scan, predicate: str, read_stats: Callable[[Iterable[int]], FileStats]
-) -> Places:
+) -> PositionsByFile:
     """The places of a scan's rows for which a predicate is true."""
     predicate = check_condition(runtime.spark, predicate, of=scan.table.full_name)
     needed = Comparisons.of(necessary_conditions(predicate, scan.table))
@@ -59,13 +60,13 @@ def matching(
     return _with_spark(runtime, pruned, predicate)
 
 
-def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> Places:
+def _with_spark(runtime: Runtime, scan: Scan, predicate: str) -> PositionsByFile:
     from pyspark.sql import functions as F
 
     check_settings(runtime.spark(), predicate)
     rows = to_df(runtime, scan, places=True)
     try:
-        return collect_places(rows.where(F.expr(predicate)), scan.files)
+        return collect_positions(rows.where(F.expr(predicate)), scan.files)
     except Exception as error:
         if not is_sparks(error):
             raise

@@ -17,9 +17,9 @@ from tailrace.store import keys as key_search
 from tailrace.store import rows as row_checks
 from tailrace.store.draft import Draft
 from tailrace.store.files import Op
-from tailrace.store.keys import Keys, Places
+from tailrace.store.keys import Keys
 from tailrace.store.parquet_writer import FileWriter
-from tailrace.store.positions import union
+from tailrace.store.positions import PositionsByFile, union
 from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo, split_name
@@ -61,7 +61,7 @@ class RowChanges(Draft):
             self._register()
             work.remove(places)
 
-    def remove(self, name: str, places: Places) -> None:
+    def remove(self, name: str, places: PositionsByFile) -> None:
         """Delete the rows at these places: positions by file key, from a scan of this one.
 
         For consumers that have found the rows themselves, with `to_df(…, places=True)`.
@@ -160,7 +160,7 @@ class RowChanges(Draft):
         fitted = fit_local(rows, table, columns)
         return key_search.keys_of_rows(self._runtime, table, fitted)
 
-    def _find_keys(self, work: TableWork, keys: Keys, scan: Scan) -> Places:
+    def _find_keys(self, work: TableWork, keys: Keys, scan: Scan) -> PositionsByFile:
         if not scan.files:
             return {}
         return key_search.find_keys(

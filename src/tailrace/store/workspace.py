@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from tailrace.store.files import DataFile
-from tailrace.store.positions import Positions, union
+from tailrace.store.positions import Positions, PositionsByFile, union
 from tailrace.store.schema import TableInfo, fold
 from tailrace.store.view import ViewInfo
 from tailrace.store.write import Written
@@ -50,7 +50,7 @@ class TableWork:
     def alters(self) -> bool:
         return self.base is None or self.dropped or self.base != self.info
 
-    def remove(self, places: dict[int, Positions]) -> None:
+    def remove(self, places: PositionsByFile) -> None:
         """Mark rows as deleted."""
         for file_key, positions in places.items():
             self.removed[file_key] = union([self.removed.get(file_key, positions), positions])

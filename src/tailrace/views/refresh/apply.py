@@ -82,7 +82,7 @@ class StoredTable:
         """The same as `change`."""
         from pyspark.sql import functions as F
 
-        from tailrace.store.keys import collect_places
+        from tailrace.store.keys import collect_positions
 
         kept = delta.persist()
         try:
@@ -90,7 +90,7 @@ class StoredTable:
             gone = kept.where(F.col(stored_delta.FILE).isNotNull()).select(
                 F.col(stored_delta.FILE).alias(FILE), F.col(stored_delta.POS).alias(POS)
             )
-            places = collect_places(gone, scan.files)
+            places = collect_positions(gone, scan.files)
             rows = kept.where(~F.col(stored_delta.AGAIN) & (F.col(stored_delta.COUNT) > 0))
             if layout.way is Way.BAG:
                 rows = rows.withColumn(
