@@ -153,6 +153,20 @@ def test_a_lost_commit_says_how_to_ask() -> None:
     assert str(error).endswith("before trying again, ask lake.outcome('abc')")
 
 
+def test_an_option_is_named_as_each_language_does() -> None:
+    from tailrace.cli.fixes import in_commands
+
+    error = tailrace.InvalidError("it is wrong", fix=Fix(Action.CHANGE_OPTION, "on_error"))
+    assert str(error) == "it is wrong: change on_error"
+    assert error.said(in_commands) == "it is wrong: change --on-error"
+    assert error.said(in_plain_words) == "it is wrong: change the option on_error"
+
+
+def test_a_message_of_several_lines_ends_with_what_to_do() -> None:
+    error = tailrace.InvalidError("wrong:\n  this", fix=Fix(Action.UPSERT))
+    assert str(error) == "wrong:\n  this\nuse upsert to replace rows"
+
+
 def test_an_error_within_an_error_is_joined_by_a_semicolon() -> None:
     error = tailrace.InvalidError("t: these keys exist: 1", fix=Fix(Action.UPSERT))
     assert str(error) == "t: these keys exist: 1; use upsert to replace rows"

@@ -30,6 +30,8 @@ class TailraceError(Exception):
         """The whole message, with the fix in these words."""
         if self.fix is None:
             return self.problem
+        if "\n" in self.problem:
+            return f"{self.problem}\n{words(self.fix)}"
         mark = ";" if ": " in self.problem else ":"
         return f"{self.problem}{mark} {words(self.fix)}"
 

@@ -46,6 +46,8 @@ class Action(Enum):
     SKIP_HEADER = "say that there is no header"
     NAME_REPORT = "give both or neither"
     LEAVE_OPTION_OUT = "the option {name} needs one"
+    CHANGE_OPTION = "change the option {name}"
+    LEAVE_ROWS_OUT = "fix the rows, or load the others"
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ _PYTHON = {
     Action.SKIP_HEADER: "say header=False",
     Action.NAME_REPORT: "give report= and on_error='report', or neither",
     Action.LEAVE_OPTION_OUT: "{name}={of!r} needs one",
+    Action.CHANGE_OPTION: "change {name}",
+    Action.LEAVE_ROWS_OUT: "fix the rows, or load the others with on_error='skip' or 'report'",
 }
 
 

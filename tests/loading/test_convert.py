@@ -104,7 +104,7 @@ def test_a_row_is_rejected_once_with_its_line_and_text() -> None:
         (
             "timestamp",
             "2024-01-01 10:00",
-            "it names no time zone; say which is meant with time_zone",
+            "it names no time zone; give the load one",
         ),
         ("timestamp_ntz", "2024-01-01 10:00Z", "it names a time zone"),
     ],

@@ -10,7 +10,7 @@ from tailrace.loading.options import OnError, character, one_of, text_list, zone
 
 def test_a_choice_is_one_of_those_there_are() -> None:
     assert one_of(OnError, "skip", "on_error") is OnError.SKIP
-    with pytest.raises(InvalidError, match="on_error is one of abort, skip, report, not 'stop'"):
+    with pytest.raises(InvalidError, match="expected one of abort, skip, report, not 'stop'"):
         one_of(OnError, "stop", "on_error")
 
 
@@ -23,7 +23,7 @@ def test_a_delimiter_is_a_character_or_the_word_tab(given: str | None, taken: st
 
 @pytest.mark.parametrize("given", ["", ",,", "é", "\n", "\r"])
 def test_other_texts_are_no_delimiter(given: str) -> None:
-    with pytest.raises(InvalidError, match="delimiter is a single ASCII character"):
+    with pytest.raises(InvalidError, match="expected a single ASCII character"):
         character(given, "delimiter")
 
 

@@ -35,5 +35,5 @@ def test_an_error_names_the_first_rows_in_the_order_of_the_input() -> None:
         "  b.csv, line 3: it is wrong",
         "  b.csv, line 9: it is wrong",
         "  a.csv, line 1: it is wrong",
-        "Fix the rows, or load the others with on_error skip or report.",
+        "fix the rows, or load the others with on_error='skip' or 'report'",
     ]

@@ -46,12 +46,15 @@ _COMMANDS = {
     Action.SKIP_HEADER: "add --no-header",
     Action.NAME_REPORT: "give --report and --on-error report, or neither",
     Action.LEAVE_OPTION_OUT: "--{name} {of} needs one",
+    Action.CHANGE_OPTION: "change --{name}",
+    Action.LEAVE_ROWS_OUT: "fix the rows, or load the others with --on-error skip or report",
 }
 
 
 def in_commands(fix: Fix) -> str:
     """A fix as a command, or as an option of one."""
-    name = fix.name.replace("_", "-") if fix.action is Action.LEAVE_OPTION_OUT else fix.name
+    is_option = fix.action in (Action.LEAVE_OPTION_OUT, Action.CHANGE_OPTION)
+    name = fix.name.replace("_", "-") if is_option else fix.name
     return replace(fix, name=quote(name), of=quote(fix.of)).worded(_COMMANDS)
 
 

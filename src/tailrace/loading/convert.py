@@ -97,7 +97,7 @@ def _reason(value: str | None, column: Column, time_zone: str | None) -> str:
     if column.type == TIMESTAMP and fits(text, TIMESTAMP_NTZ):
         if time_zone is not None:
             return f"{value!r} is not one point in time in {time_zone}"
-        return f"{reason}: it names no time zone; say which is meant with time_zone"
+        return f"{reason}: it names no time zone; give the load one"
     if column.type == TIMESTAMP_NTZ and fits(text, TIMESTAMP):
         return f"{reason}: it names a time zone"
     return reason

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
+from tailrace.fixes import Action, Fix
 
 
 class Format(StrEnum):
@@ -65,13 +66,18 @@ class Options:
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
+def _misfit(option: str, expected: str, given: object) -> InvalidError:
+    fix = Fix(Action.CHANGE_OPTION, option)
+    return InvalidError(f"expected {expected}, not {show(given)}", fix=fix)
+
+
 def one_of(kind: type[Choice], given: object, option: str) -> Choice:
     """An option's value, or an error that lists the values it may have."""
     try:
         return kind(str(given))
     except ValueError:
         known = ", ".join(member.value for member in kind)
-        raise InvalidError(f"{option} is one of {known}, not {show(given)}") from None
+        raise _misfit(option, f"one of {known}", given) from None
 
 
 def character(given: str | None, option: str) -> str | None:
@@ -80,7 +86,7 @@ def character(given: str | None, option: str) -> str | None:
         return None
     text = {"\\t": "\t", "tab": "\t"}.get(given, given)
     if len(text) != 1 or not text.isascii() or text in "\r\n":
-        raise InvalidError(f"{option} is a single ASCII character such as ',', not {show(given)}")
+        raise _misfit(option, "a single ASCII character such as ','", given)
     return text
 
 
@@ -90,7 +96,7 @@ def text_list(given: str | Iterable[str] | None, option: str) -> tuple[str, ...]
         return None
     texts = (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(text, str) for text in texts):
-        raise InvalidError(f"{option} is text, not {show(given)}")
+        raise _misfit(option, "text", given)
     return texts
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailrace.errors import InvalidError
+from tailrace.fixes import Action, Fix
 from tailrace.loading.options import Options
 from tailrace.loading.parts import Part, PreparedFile, cut
 from tailrace.loading.progress import Progress, ProgressCounter
@@ -65,8 +66,7 @@ class LoadPlan:
         lines += [f"  {one}" for one in first]
         if self.created and any(one.column for one in first):
             lines.append(
-                "The types come from the first rows of each file: create the table first, with "
-                "the types that you want."
+                "the types come from the first rows of each file: create the table first, with "
+                "the types that you want"
             )
-        lines.append("Fix the rows, or load the others with on_error skip or report.")
-        return InvalidError("\n".join(lines))
+        return InvalidError("\n".join(lines), fix=Fix(Action.LEAVE_ROWS_OUT))
