@@ -18,7 +18,7 @@ _LEAST: dict[str, int | timedelta] = {
     # Below 0, not even an empty table counts as small.
     **dict.fromkeys(("local_rows", "local_keys", "bitmap_rows"), -1),
     **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
-    **dict.fromkeys(("cache_bytes", "commit_rounds"), 0),
+    **dict.fromkeys(("cache_bytes", "kept_bytes", "commit_rounds"), 0),
     "merge_segments": 2,
     **dict.fromkeys(("object_grace", "snapshot_retention"), timedelta(0)),
     "drop_timeout": timedelta(0),
@@ -60,6 +60,9 @@ class Settings:
     merge_segments: int = 8
     # Bytes of segments that a machine keeps in its cache, where searches find them.
     cache_bytes: int = 10 * 1024**3
+    # Bytes of decoded columns that a process keeps in memory of small reads: what is looked up by
+    # key for one change is often looked up for the next. With 0, nothing is kept.
+    kept_bytes: int = 128 * 1024 * 1024
     # How long a commit waits for the catalog's lock.
     lock_timeout: timedelta = timedelta(seconds=30)
     # Files that a purge takes out of the catalog, and objects that it deletes, in a second at

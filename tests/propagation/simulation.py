@@ -35,6 +35,7 @@ from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
 from tailrace.store import tables as st
 from tailrace.store.purge import purge
+from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class World:
             database=database,
             storage=None,  # type: ignore[arg-type]
             deletes=None,  # type: ignore[arg-type]
+            kept_files=KeptFiles.of(0),
             settings=self.settings,
             clock=self.clock,
             spark=None,  # type: ignore[arg-type]

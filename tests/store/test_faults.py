@@ -54,6 +54,12 @@ def lake(sqlite_lake: tailrace.Lake) -> tailrace.Lake:
     return sqlite_lake
 
 
+def forget(lake: tailrace.Lake) -> None:
+    """Make the process one that has not read the objects before."""
+    lake._runtime.deletes._cache.clear()
+    lake._runtime.kept_files.clear()
+
+
 def remove(first: Path, second: Path) -> None:
     first.unlink()
 
@@ -86,7 +92,7 @@ def test_a_damaged_object_is_named_by_whatever_needs_it(
     first, second = (objects.delete_files if deletes else objects.data_files)(lake, "t")
     before = lake.snapshot
     damage(first, second)
-    lake._runtime.deletes._cache.clear()
+    forget(lake)
     table = lake.table("t")
     uses: list[Callable[[], object]] = [
         table.to_arrow,
@@ -110,6 +116,7 @@ def test_an_object_that_spark_cannot_read_is_named_where_the_store_runs_spark(
     first, second = objects.data_files(lake, "t")
     for damage in (truncate, remove):
         damage(first, second)
+        forget(lake)
         with pytest.raises(tailrace.CorruptError, match=first.name):
             lake.table("t").delete("v = 'a'")
 
@@ -120,6 +127,7 @@ def test_a_file_that_holds_other_rows_than_the_catalog_says_is_damaged(
     lake.table("t").append(some(50))
     first, *_, single = objects.data_files(lake, "t")
     shutil.copyfile(single, first)
+    forget(lake)
     with pytest.raises(tailrace.CorruptError, match="1 rows; the catalog says 3"):
         lake.table("t").to_arrow()
 

@@ -172,12 +172,14 @@ def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
     plain = pa.schema([pa.field(c.name, c.type) for c in columns])
     nothing = _marked(plain.empty_table(), INSERT, np.empty(0, np.int64))
 
+    decoded = feed.cost(runtime.settings.row_group_rows).decoded
+    kept = runtime.kept_files.for_read(decoded, len(columns))
+
     def read(delta: FileDelta) -> pa.Table:
-        rows = read_rows(runtime.storage, delta.rows, columns)
+        rows = read_rows(runtime.storage, delta.rows, columns, kept=kept)
         snapshots = np.broadcast_to(np.int64(delta.snapshots), rows.num_rows)
         return _marked(rows, delta.change, snapshots).cast(nothing.schema)
 
-    decoded = feed.cost(runtime.settings.row_group_rows).decoded
     parts = each(read, feed.deltas, threads=pays(runtime.storage, decoded))
     table = pa.concat_tables([nothing, *parts])
     return _without_equal_images(table, feed.table) if feed.may_cancel else table

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tailrace.spark_sql.types import is_atomic
 from tailrace.store import stats
@@ -23,6 +23,7 @@ from tailrace.store.parallel import each, pays
 from tailrace.store.reader.batches import read_groups
 from tailrace.store.reader.budget import Budget
 from tailrace.store.reader.filters import Flags, Known, overlap
+from tailrace.store.reader.layout import Layout
 from tailrace.store.reader.opened import open_file
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
@@ -133,9 +134,16 @@ class Wanted:
 @dataclass(frozen=True, kw_only=True)
 class _Task:
     live: LiveFile
-    footer: pq.FileMetaData
+    layout: Layout
     groups: tuple[int, ...]
     rows: int  # of the groups
+
+
+class Found(NamedTuple):
+    """What a search has found."""
+
+    rows: pa.Table | None  # None: Spark has to be asked
+    searched: int  # rows of the row groups that were looked at
 
 
 def find_rows(
@@ -146,23 +154,25 @@ def find_rows(
     limit: int,
     where: pc.Expression | None = None,
     places: bool = False,
-) -> pa.Table | None:
+) -> Found:
     """The rows with a wanted value, under the columns' names, with `places` also theirs.
 
-    `scan` should be pruned, and its table narrowed to the columns that are needed. None if more
+    `scan` should be pruned, and its table narrowed to the columns that are needed. No rows if more
     than `limit` rows are found, or more values would have to be compared than the driver should.
     """
     tasks = [task for live in scan.files for task in _tasks(runtime, live, wanted)]
     count = sum(task.rows for task in tasks)
     if not Budget.of(runtime.settings).covers_search(count):
-        return None
+        return Found(None, 0)
     schema = _schema(scan.table.columns, places=places)
+
+    kept = runtime.kept_files.for_read(count, len(schema))
 
     def run(task: _Task) -> list[pa.Table]:
         file, columns = task.live.file, scan.table.columns
         visible = task.live.visible(runtime, scan.at)
         parts = []
-        with open_file(runtime.storage, file, footer=task.footer) as opened:
+        with open_file(runtime.storage, file, kept=kept, layout=task.layout) as opened:
             for positions, rows in read_groups(
                 opened, task.groups, visible, columns, wanted, use_threads=False
             ):
@@ -176,20 +186,20 @@ def find_rows(
     threads = pays(runtime.storage, count)
     parts = [part for found in each(run, tasks, threads=threads) for part in found]
     if sum(part.num_rows for part in parts) > limit:
-        return None
-    return pa.concat_tables([schema.empty_table(), *parts])
+        return Found(None, count)
+    return Found(pa.concat_tables([schema.empty_table(), *parts]), count)
 
 
 def _tasks(runtime: Runtime, live: LiveFile, wanted: Wanted) -> list[_Task]:
-    with open_file(runtime.storage, live.file) as opened:
+    with open_file(runtime.storage, live.file, kept=runtime.kept_files) as opened:
         groups = opened.groups(RowRange.of(live.file), wanted)
     shares = [groups[start : start + _GROUPS] for start in range(0, len(groups), _GROUPS)]
     return [
         _Task(
             live=live,
-            footer=opened.footer,
+            layout=opened.layout,
             groups=tuple(share),
-            rows=sum(opened.footer.row_group(group).num_rows for group in share),
+            rows=sum(last - first for first, last in map(opened.span, share)),
         )
         for share in shares
     ]

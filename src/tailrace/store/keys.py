@@ -138,9 +138,10 @@ def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -
 
 def _find_locally(runtime: Runtime, keys: Keys, scan: Scan) -> PositionsByFile:
     places = {}
+    kept = runtime.kept_files.for_read(scan.rows, len(keys.looks_at))
     for live in scan.files:
         every = RowRange.of(live.file)
-        found = union(b.positions for b in read(runtime.storage, every, (), where=keys))
+        found = union(b.positions for b in read(runtime.storage, every, (), where=keys, kept=kept))
         # Which rows are deleted is asked only if there is something to find.
         if len(found) and live.has_deletes:
             found = np.setdiff1d(found, live.dead(runtime, scan.at), assume_unique=True)

@@ -18,6 +18,7 @@ from tailrace.objects.storage import Storage, absolute, normalize_data_path
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.layer import Layer
+from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.spark_session import SparkProvider
 from tailrace.version import __version__
@@ -69,6 +70,7 @@ def open_runtime(
         database=database,
         storage=storage,
         deletes=DeleteFiles(storage),
+        kept_files=KeptFiles.of(settings.kept_bytes),
         settings=settings,
         clock=clock,
         spark=SparkProvider(spark),

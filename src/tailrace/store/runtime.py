@@ -11,6 +11,7 @@ from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.layer import Layer
+from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.spark_session import SparkProvider
 
 
@@ -21,6 +22,7 @@ class Runtime:
     database: Database
     storage: Storage
     deletes: DeleteFiles
+    kept_files: KeptFiles
     settings: Settings
     clock: Clock
     spark: SparkProvider

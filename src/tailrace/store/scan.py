@@ -97,8 +97,10 @@ def to_arrow_with_places(runtime: Runtime, scan: Scan) -> pa.Table:
 
 
 def _read(runtime: Runtime, scan: Scan, columns: Sequence[Column]) -> pa.Table:
+    kept = runtime.kept_files.for_read(scan.rows, len(columns))
+
     def rows_of(live: LiveFile) -> pa.Table:
-        return read_rows(runtime.storage, live.visible(runtime, scan.at), columns)
+        return read_rows(runtime.storage, live.visible(runtime, scan.at), columns, kept=kept)
 
     parts = each(rows_of, scan.files, threads=pays(runtime.storage, scan.rows))
     return pa.concat_tables([schema_of(columns).empty_table(), *parts])

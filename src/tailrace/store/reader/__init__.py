@@ -10,5 +10,6 @@ A read answers five questions, each in one module:
    The rows come as Arrow batches with their positions (`batches`).
 5. Here, or on Spark? What a read costs, and what this process takes on (`budget`).
 
-Objects are opened as Parquet, and footers read, in `opened` alone.
+Objects are opened as Parquet, footers read and row groups decoded in `opened` alone. What the
+process keeps of that in memory, for the next read, is in `kept`.
 """

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tailrace.objects import Storage
 from tailrace.store.positions import Positions
 from tailrace.store.reader.filters import Filter
+from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.reader.opened import OpenFile, open_file, schema_of
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.schema import Column
@@ -38,6 +39,7 @@ def read(
     *,
     where: Filter | None = None,
     begin_in: tuple[int, int] | None = None,
+    kept: KeptFiles | None = None,
     pre_buffer: bool = False,
 ) -> Iterator[Batch]:
     """The rows of a range that a filter wants, or all.
@@ -47,14 +49,16 @@ def read(
     """
     if not rows.rows:
         return
-    with open_file(storage, rows.file, pre_buffer=pre_buffer) as opened:
+    with open_file(storage, rows.file, kept=kept, pre_buffer=pre_buffer) as opened:
         groups = opened.groups(rows, where, begin_in=begin_in)
         yield from read_groups(opened, groups, rows, columns, where)
 
 
-def read_rows(storage: Storage, rows: RowRange, columns: Sequence[Column]) -> pa.Table:
+def read_rows(
+    storage: Storage, rows: RowRange, columns: Sequence[Column], *, kept: KeptFiles | None = None
+) -> pa.Table:
     """All rows of a range at once, for those that are few."""
-    parts = [batch.rows for batch in read(storage, rows, columns)]
+    parts = [batch.rows for batch in read(storage, rows, columns, kept=kept)]
     if len(parts) == 1:
         return parts[0]
     return pa.concat_tables([schema_of(columns).empty_table(), *parts])

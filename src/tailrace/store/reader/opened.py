@@ -7,20 +7,20 @@ rows it has and which file it is, and both are compared before a row is read.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
-from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tailrace.errors import CorruptError
 from tailrace.objects import Storage
-from tailrace.store import stats
 from tailrace.store.files import DataFile
 from tailrace.store.parallel import WORTH_THREADS
-from tailrace.store.reader.filters import Filter, Known
+from tailrace.store.reader.filters import Filter
+from tailrace.store.reader.kept import KeptFiles
+from tailrace.store.reader.layout import Layout
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.schema import FILE, HIDDEN, Column
 
@@ -28,17 +28,20 @@ from tailrace.store.schema import FILE, HIDDEN, Column
 class OpenFile:
     """A data file that is open for reading."""
 
-    def __init__(self, parquet: pq.ParquetFile) -> None:
-        self.footer: pq.FileMetaData = parquet.metadata
-        self._parquet = parquet
-        self._present = set(parquet.schema_arrow.names)
-        counts = (self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups))
-        # The position at which each row group starts, and the number of rows at the end.
-        self.starts = list(accumulate(counts, initial=0))
+    def __init__(
+        self,
+        file: DataFile,
+        layout: Layout,
+        open_object: Callable[[], pq.ParquetFile],
+        kept: KeptFiles | None,
+    ) -> None:
+        self.layout = layout
+        self._file, self._open, self._kept = file, open_object, kept
+        self._counted: set[int] = set()  # row groups of which something was decoded
 
     def span(self, group: int) -> tuple[int, int]:
         """The first position of a row group, and the one after its last."""
-        return self.starts[group], self.starts[group + 1]
+        return self.layout.span(group)
 
     def groups(
         self,
@@ -51,56 +54,60 @@ class OpenFile:
 
         `begin_in`: only those whose first position is from one to before another.
         """
-        first = bisect_right(self.starts, rows.start) - 1
-        last = bisect_left(self.starts, rows.stop)
+        starts = self.layout.starts
+        first = bisect_right(starts, rows.start) - 1
+        last = bisect_left(starts, rows.stop)
         return [
             group
-            for group in range(max(0, first), min(last, self.footer.num_row_groups))
+            for group in range(max(0, first), min(last, self.layout.groups))
             if rows.count(*self.span(group))
-            and (begin_in is None or begin_in[0] <= self.starts[group] < begin_in[1])
-            and (where is None or where.may_hold(partial(self.known, group)))
+            and (begin_in is None or begin_in[0] <= starts[group] < begin_in[1])
+            and (where is None or where.may_hold(partial(self.layout.known, group)))
         ]
-
-    def known(self, group: int, column: Column) -> Known:
-        """What a row group's statistics say of a column."""
-        place = self._leaves.get(column.physical)
-        if place is None:
-            # Written before the column was added, unless it is nested.
-            return Known(bounds=None, nulls=None, only_nulls=column.physical not in self._present)
-        chunk = self.footer.row_group(group).column(place)
-        found = chunk.statistics
-        if found is None:
-            return Known(bounds=None, nulls=None)
-        nulls = found.null_count
-        return Known(
-            bounds=stats.of_chunk(column.type, found),
-            nulls=nulls,
-            only_nulls=nulls is not None and nulls == chunk.num_values,
-        )
-
-    @cached_property
-    def _leaves(self) -> dict[str, int]:
-        return stats.leaves(self.footer)
 
     def read_group(
         self, group: int, columns: Sequence[Column], *, use_threads: bool = True
     ) -> pa.Table:
         """A row group as today's columns: missing ones are NULL, narrower ones are widened."""
-        names = [column.physical for column in columns if column.physical in self._present]
         first, last = self.span(group)
-        rows = None
-        if names:
-            names = list(dict.fromkeys(names))
+        present = [column for column in columns if column.physical in self.layout.present]
+        held = {} if self._kept is None else self._held(self._kept, group, present)
+        missing = [column for column in present if column.physical not in held]
+        if missing:
+            names = list(dict.fromkeys(column.physical for column in missing))
             threads = use_threads and last - first >= WORTH_THREADS
-            rows = self._parquet.read_row_group(group, columns=names, use_threads=threads)
-        arrays = []
-        for column in columns:
-            if rows is None or column.physical not in self._present:
-                arrays.append(pa.nulls(last - first, column.type))
-                continue
-            held = rows.column(column.physical)
-            arrays.append(held if held.type == column.type else held.cast(column.type))
+            rows = self._object.read_row_group(group, columns=names, use_threads=threads)
+            for column in missing:
+                values = rows.column(column.physical)
+                if values.type != column.type:
+                    values = values.cast(column.type)
+                held[column.physical] = values
+            if self._kept is not None:
+                self._keep(self._kept, group, {name: held[name] for name in names})
+        arrays = [
+            held[c.physical] if c.physical in held else pa.nulls(last - first, c.type)
+            for c in columns
+        ]
         return pa.table(arrays, schema=schema_of(columns))
+
+    @cached_property
+    def _object(self) -> pq.ParquetFile:
+        return self._open()
+
+    def _held(
+        self, kept: KeptFiles, group: int, columns: Sequence[Column]
+    ) -> dict[str, pa.ChunkedArray]:
+        file = self._file.key
+        found = {c.physical: kept.column(file, group, c.physical, c.type) for c in columns}
+        return {name: values for name, values in found.items() if values is not None}
+
+    def _keep(self, kept: KeptFiles, group: int, decoded: dict[str, pa.ChunkedArray]) -> None:
+        if group not in self._counted:
+            self._counted.add(group)
+            first, last = self.span(group)
+            kept.count(last - first)
+        for name, values in decoded.items():
+            kept.keep_column(self._file.key, group, name, values)
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
@@ -129,14 +136,32 @@ def open_file(
     storage: Storage,
     file: DataFile,
     *,
-    footer: pq.FileMetaData | None = None,
+    kept: KeptFiles | None = None,
+    layout: Layout | None = None,
     pre_buffer: bool = False,
 ) -> Iterator[OpenFile]:
-    """A data file, which is checked when its footer is read."""
-    with open_parquet(storage, file.path, footer=footer, pre_buffer=pre_buffer) as parquet:
-        if footer is None:
-            _check(storage, file, parquet.metadata)
-        yield OpenFile(parquet)
+    """A data file, which is checked when its footer is read.
+
+    Where its `layout` is at hand, the object is not opened before something has to be decoded.
+    """
+    layout = layout or (None if kept is None else kept.layout(file.key))
+    with ExitStack() as stack:
+
+        def open_object() -> pq.ParquetFile:
+            footer = None if layout is None else layout.footer
+            return stack.enter_context(
+                open_parquet(storage, file.path, footer=footer, pre_buffer=pre_buffer)
+            )
+
+        if layout is not None:
+            yield OpenFile(file, layout, open_object, kept)
+            return
+        parquet = open_object()
+        _check(storage, file, parquet.metadata)
+        read = Layout(parquet.metadata)
+        if kept is not None:
+            kept.keep_layout(file.key, read)
+        yield OpenFile(file, read, lambda: parquet, kept)
 
 
 def _check(storage: Storage, file: DataFile, footer: pq.FileMetaData) -> None:

@@ -109,11 +109,11 @@ class InMemory:
         pruned = self._pruned(source, wanted)
         plain = pa.schema([(c.name, c.type) for c in source.table.columns])
         where = None if condition is None else arrow_condition(condition, plain)
-        rows = find_rows(self._runtime, pruned, wanted, limit=self.limit, where=where)
-        if rows is None:
+        found = find_rows(self._runtime, pruned, wanted, limit=self.limit, where=where)
+        if found.rows is None:
             return pruned
-        self._reads.rows += pruned.rows
-        self.tables[step.name] = rows
+        self._reads.rows += found.searched
+        self.tables[step.name] = found.rows
         return None
 
     def stored(self, whole: Scan, limit: StoredLimit) -> pa.Table | None:
@@ -127,9 +127,9 @@ class InMemory:
                 continue
             wanted = Wanted(column, values)
             pruned = self._pruned(whole, wanted)
-            rows = find_rows(self._runtime, pruned, wanted, limit=self.limit, places=True)
-            if rows is not None:
-                return rows
+            found = find_rows(self._runtime, pruned, wanted, limit=self.limit, places=True)
+            if found.rows is not None:
+                return found.rows
         return scan.to_arrow_with_places(self._runtime, whole) if small else None
 
     def _stored_values(self, limit: StoredLimit) -> Iterator[tuple[str, pa.Array]]:
