@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("propagation", "loading"),
     ("views", "indexes", "replicas"),
+    ("parts",),
     ("lake",),
     ("sql",),
     ("server", "datasource"),

@@ -20,12 +20,11 @@ from tailrace.closing import Closing
 from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
-from tailrace.indexes import tables as index_tables
 from tailrace.indexes.kinds import KINDS
 from tailrace.indexes.layer import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
+from tailrace.parts import CATALOG_PARTS
 from tailrace.propagation import purging
-from tailrace.propagation import tables as propagation_tables
 from tailrace.propagation.consumer import register_module
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.job import Job
@@ -38,12 +37,11 @@ from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.propagation.until_fresh import UntilFresh
 from tailrace.settings import Settings
 from tailrace.store import lookup, outcome
-from tailrace.store import tables as store_tables
 from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.names import is_hidden, split_name
 from tailrace.store.opening import open_runtime
 from tailrace.store.purge import Purge, purges
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import is_hidden, split_name
 from tailrace.store.snapshots import Snapshot, snapshots
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
@@ -59,9 +57,6 @@ if TYPE_CHECKING:
     from tailrace.views.refresh.explain import Explanation
     from tailrace.views.view import View
     from tailrace.views.views import Views
-
-# What the layers keep in the catalog, from low to high.
-CATALOG_PARTS = (store_tables.PART, propagation_tables.PART, index_tables.PART)
 
 log = get_logger("tailrace.lake")
 
@@ -507,12 +502,12 @@ class Lake(Closing):
     def is_served(self) -> bool:
         """Whether a process serves this lake at the moment, and is able to."""
         with self._runtime.database.read() as connection:
-            return bool(live_nodes(connection, self._runtime, serving=True))
+            return bool(live_nodes(connection, self._runtime.clock, serving=True))
 
     def nodes(self) -> list[NodeStatus]:
         """The processes that serve this lake; `fault` says why one stands back."""
         with self._runtime.database.read() as connection:
-            return serving_nodes(connection, self._runtime)
+            return serving_nodes(connection, self._runtime.clock)
 
     def serving(self, *, metrics_port: Port | None = None, host: str = "127.0.0.1") -> Serving:
         """Run the jobs of all tenants in the background, until closed.

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import system_views
 from tailrace.catalog.metadata import own_metadata
-from tailrace.lake import CATALOG_PARTS
+from tailrace.parts import CATALOG_PARTS
 from tailrace.propagation import tables as t
 from tailrace.sql import system_tables
 from tests.support import duck

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from tailrace.catalog import system_views
 from tailrace.catalog.columns import Int, since, span
 from tailrace.catalog.part import Part
-from tailrace.lake import CATALOG_PARTS
+from tailrace.parts import CATALOG_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

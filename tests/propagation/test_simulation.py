@@ -18,7 +18,7 @@ import pytest
 
 from tailrace.catalog.database import Database
 from tailrace.catalog.migrate import open_catalog
-from tailrace.lake import CATALOG_PARTS
+from tailrace.parts import CATALOG_PARTS
 from tests.propagation.simulation import START, World
 from tests.support import children, counted
 

@@ -9,7 +9,8 @@ import pytest
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql import types
-from tailrace.store.schema import TableInfo, new_columns, parse_columns, split_name
+from tailrace.store.names import split_name
+from tailrace.store.schema import TableInfo, new_columns, parse_columns
 
 
 def make(columns: dict[str, str], *, key: list[str] | None = None) -> TableInfo:

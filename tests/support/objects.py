@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.store import file_lookup, lookup
 from tailrace.store.files import DataFile
-from tailrace.store.schema import split_name
+from tailrace.store.names import split_name
 
 if TYPE_CHECKING:
     import tailrace

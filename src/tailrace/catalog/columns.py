@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 Int = sa.BigInteger
 Text = sa.String
 # DuckDB declares booleans as BIGINT in a SQLite catalog and as BOOLEAN elsewhere.
 Bool = sa.Boolean().with_variant(sa.BigInteger(), "sqlite")
-Uuid = sa.String().with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+Uuid = sa.String().with_variant(sa.UUID(as_uuid=False), "postgresql")
 
 
 class Time(TypeDecorator[datetime]):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption, opened
+from tailrace.cli.options import LakeOption, Output, OutputOption, TenantOption, opened_catalog
 
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=1_000_000_000, help="The most to list.")
@@ -21,23 +21,29 @@ def status(
     Example: tailrace status --lake shop.lake
     """
     from tailrace.cli.printing import document, rows_out, say
+    from tailrace.propagation.node import live_nodes, serving_nodes
     from tailrace.sql import system_tables
     from tailrace.sql.listings import listing
+    from tailrace.store.lookup import newest_snapshot
 
-    with opened(lake, tenant=tenant) as found:
-        jobs = system_tables.rows(found.runtime, "freshness")
-        errors = [job["error"] for job in system_tables.rows(found.runtime, "jobs") if job["error"]]
+    with opened_catalog(lake, tenant=tenant) as catalog:
+        jobs = system_tables.rows(catalog, "freshness")
+        errors = [job["error"] for job in system_tables.rows(catalog, "jobs") if job["error"]]
+        with catalog.database.read() as connection:
+            newest = newest_snapshot(connection)
+            working = live_nodes(connection, catalog.clock, serving=True)
+            nodes = serving_nodes(connection, catalog.clock)
         facts = {
-            "snapshot": found.snapshot,
-            "tables": len(listing(found.runtime, "tables").rows),
+            "snapshot": newest,
+            "tables": len(listing(catalog, "tables").rows),
             "views": sum(1 for job in jobs if job["kind"] == "view"),
             "indexes": sum(1 for job in jobs if job["kind"] in ("fulltext", "vector")),
             "jobs": len(jobs),
             "behind": sum(1 for job in jobs if job["lag_snapshots"]),
             "failing": len(errors),
-            "served": found.is_served(),
+            "served": bool(working),
         }
-        faults = [f"{node.host}, {node.pid}: {node.fault}" for node in found.nodes() if node.fault]
+        faults = [f"{node.host}, {node.pid}: {node.fault}" for node in nodes if node.fault]
     if output is Output.JSON:
         document({**facts, "standing_back": faults, "freshness": jobs})
         return
@@ -125,8 +131,8 @@ def _list(
     from tailrace.cli.printing import rows_out
     from tailrace.sql.listings import listing
 
-    with opened(lake, tenant=tenant) as found:
-        listed = listing(found.runtime, what, limit=limit)
+    with opened_catalog(lake, tenant=tenant) as catalog:
+        listed = listing(catalog, what, limit=limit)
     rows_out(listed.rows, list(listed.columns), as_json=output is Output.JSON)
 
 

@@ -16,6 +16,7 @@ from tailrace.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
+    from tailrace.store.runtime import TenantCatalog
 
 DEFAULT_LAKE = "lake"
 VARIABLE = "TAILRACE_LAKE"
@@ -74,6 +75,19 @@ def opened(
 
     options = {"tenant": tenant} if tenant else {}
     with connect(place, data=data, **options) as found:  # type: ignore[arg-type]
+        yield found
+
+
+@contextmanager
+def opened_catalog(lake: str | None, *, tenant: str | None = None) -> Iterator[TenantCatalog]:
+    """The catalog of a lake that exists, for commands that only list: they load nothing else."""
+    place = place_of(lake)
+    if is_directory(place):
+        check_there(place, by_default=lake is None)
+    from tailrace.parts import catalog_of
+
+    options = {"tenant": tenant} if tenant else {}
+    with catalog_of(place, **options) as found:
         yield found
 
 

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.address import is_directory
+from tailrace.address import absolute, is_directory
+from tailrace.catalog.opening import CATALOG_FILE
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake, connect
-from tailrace.objects.storage import absolute
 from tailrace.settings import Settings
 from tailrace.store.files import Op
 from tailrace.store.lookup import DEFAULT_TENANT
-from tailrace.store.opening import CATALOG_FILE
 
 _STORAGE = "storage."
 _NAMES = ("lake", "table", "version", "tenant", "operation")

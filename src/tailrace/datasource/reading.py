@@ -24,11 +24,12 @@ from tailrace.spark_sql import types
 from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.files import DataFile
+from tailrace.store.names import split_name
 from tailrace.store.reader.batches import read
 from tailrace.store.reader.filters import Comparisons
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.scan import Scan
-from tailrace.store.schema import Column, split_name
+from tailrace.store.schema import Column
 from tailrace.store.source import arrow_schema
 
 # What a task reads, in bytes of Parquet; opening a file counts as much as some rows.

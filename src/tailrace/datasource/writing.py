@@ -31,12 +31,13 @@ from tailrace.spark_sql import types
 from tailrace.store import rows as row_checks
 from tailrace.store.files import DataFile, Op
 from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.names import split_name
 from tailrace.store.parallel import each
 from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.reader.batches import read_rows
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import TableInfo, split_name
+from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Begun, Transaction
 from tailrace.store.write import Written
 

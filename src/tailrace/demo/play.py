@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.catalog.opening import CATALOG_FILE
 from tailrace.cli.spark import in_background
 from tailrace.demo import derived, shop, tables, texts
 from tailrace.demo.check import check_all
@@ -34,7 +35,6 @@ from tailrace.errors import InvalidError, JobFailedError, UnavailableError
 from tailrace.lake import Lake, connect
 from tailrace.propagation.job import State
 from tailrace.settings import Settings
-from tailrace.store.opening import CATALOG_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,7 @@ from tailrace.indexes.vectors.kind import Vector
 from tailrace.propagation import joblog
 from tailrace.propagation import tables as t
 from tailrace.propagation.jobs import home_of
-from tailrace.store.schema import fold
+from tailrace.store.names import fold
 
 if TYPE_CHECKING:
     from tailrace.store.transaction import Transaction

@@ -12,8 +12,9 @@ from tailrace.loading.options import Options
 from tailrace.loading.parts import Part, PreparedFile, cut
 from tailrace.loading.progress import Progress, ProgressCounter
 from tailrace.loading.rows import Rejected
+from tailrace.store.names import quoted_name
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import TableInfo, quoted_name
+from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
 
 PART_BYTES = 64 * 1024 * 1024

@@ -18,11 +18,11 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError
 
+from tailrace.address import split_place
 from tailrace.arguments import show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.loading.options import Format
 from tailrace.objects import Storage
-from tailrace.objects.storage import split_place
 
 _FORMATS = {
     ".csv": Format.CSV,

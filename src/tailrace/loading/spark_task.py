@@ -19,8 +19,9 @@ from tailrace.loading.reading import PartReader
 from tailrace.loading.rows import Fitted, Misfit
 from tailrace.loading.stop_sign import StopSign
 from tailrace.store.files import DataFile
+from tailrace.store.names import OWN_PREFIX
 from tailrace.store.parquet_writer import FileWriter
-from tailrace.store.schema import OWN_PREFIX, Column, TableInfo
+from tailrace.store.schema import Column, TableInfo
 
 # Columns of staged rows: where each row came from.
 PART = f"{OWN_PREFIX}part"

@@ -14,18 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import SplitResult, unquote, urlsplit
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError
 from obstore.store import from_url
 
+from tailrace.address import is_remote
 from tailrace.arguments import show
 from tailrace.errors import CorruptError, InvalidError, UnavailableError
 from tailrace.fixes import Action, Fix
-
-_REMOTE = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 
 class Storage:
@@ -35,7 +33,7 @@ class Storage:
         self.data_path = data_path
         self.options = _checked_options(options or {})
         # A local directory is read and written through the file system, without detours.
-        self.local: Path | None = None if _is_remote(data_path) else Path(data_path)
+        self.local: Path | None = None if is_remote(data_path) else Path(data_path)
         self._store: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -234,10 +232,6 @@ class _Writer:
             self._inner.close()
 
 
-def _is_remote(place: str) -> bool:
-    return urlsplit(place).scheme in _REMOTE
-
-
 def _checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of the storage. What they are set to is not repeated: it may be secret."""
     for name, value in given.items():
@@ -249,45 +243,3 @@ def _checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"and not a {type(value).__name__}"
             )
     return dict(given)
-
-
-def normalize_data_path(place: str | Path) -> str:
-    """A place for objects as the catalog stores it: absolute, with a slash at the end."""
-    text = str(place)
-    scheme, colon, _ = text.partition(":")
-    if "://" not in text and not (colon and scheme in (*_REMOTE, "file")):
-        return f"{absolute(text)}/"
-    parts = split_place(text)
-    if parts.scheme == "file":
-        return f"{absolute(unquote(parts.path))}/"
-    if parts.query or parts.fragment:
-        raise InvalidError(
-            "a place for objects is written as s3://bucket/prefix, without ? and #",
-            fix=Fix(Action.HIDE_CREDENTIALS),
-        )
-    if parts.scheme not in _REMOTE:
-        raise InvalidError(f"cannot store objects at {text!r}: give a directory, file:// or s3://")
-    return text.rstrip("/") + "/"
-
-
-def split_place(url: str) -> SplitResult:
-    """The parts of a URL of objects. Of one with credentials in it nothing is repeated."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise InvalidError("cannot read this URL: give a path, file:// or s3://") from None
-    # Only Azure's places have an @ (container@account), and none has a colon.
-    if parts.scheme != "file" and (not parts.netloc or ":" in parts.netloc):
-        raise InvalidError(
-            "a place for objects is written as s3://bucket/prefix",
-            fix=Fix(Action.HIDE_CREDENTIALS),
-        )
-    return parts
-
-
-def absolute(place: str | Path) -> Path:
-    """A local path from the root on; ~ is the user's home."""
-    try:
-        return Path(place).expanduser().absolute()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise InvalidError(f"there is no such path: {show(str(place))}: {error}") from error

@@ -13,7 +13,8 @@ from tailrace.propagation.job import RunKind
 from tailrace.propagation.shared_reads import SharedRead, only
 from tailrace.spark_sql.types import quote
 from tailrace.store.changes import DELETE, INSERT, Feed
-from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo, fold, quoted_name, split_name
+from tailrace.store.names import fold, quoted_name, split_name
+from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
 from tailrace.store.spark_scan import local_frame
 
 if TYPE_CHECKING:

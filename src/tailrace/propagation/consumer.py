@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tailrace.arguments import checked
 from tailrace.errors import InvalidError
 from tailrace.log import get_logger
-from tailrace.store.schema import check_name
+from tailrace.store.names import check_name
 
 if TYPE_CHECKING:
     from tailrace.propagation.changes import Changes

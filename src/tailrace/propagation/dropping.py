@@ -21,8 +21,8 @@ from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.job import JobError, JobRecord, State
 from tailrace.propagation.node import live_nodes
 from tailrace.store import lookup
+from tailrace.store.names import quoted_name
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import quoted_name
 from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
 
@@ -96,7 +96,7 @@ class Dropping:
                     job = joblog.record(connection, job_id)
                     if job is None or job.node is None:
                         return
-                    if job.node not in live_nodes(connection, self._runtime):
+                    if job.node not in live_nodes(connection, self._runtime.clock):
                         return
                 changed.wait(0.1)
         finally:

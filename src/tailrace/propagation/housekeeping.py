@@ -33,7 +33,7 @@ class Housekeeping:
         with self._runtime.database.lock() as connection:
             kept = configuration.read(connection)
             joblog.delete_dropped(connection, now - kept.drop_retention)
-            node.delete_dead(connection, self._runtime)
+            node.delete_dead(connection, self._runtime.clock)
         with self._runtime.database.read() as connection:
             days = history.old_days(connection, now - kept.history_retention)
         for day in days:

@@ -21,7 +21,7 @@ from tailrace.propagation import tables as t
 from tailrace.propagation.job import Job, JobError, JobRecord, LastRun, NewJob, State
 from tailrace.propagation.job_rows import from_row, to_row
 from tailrace.store import tables as st
-from tailrace.store.schema import fold
+from tailrace.store.names import fold
 
 _J = t.job.c
 

@@ -36,8 +36,8 @@ from tailrace.propagation.registration import Registration, check_retention
 from tailrace.propagation.spec import JobSpec, complete, updated
 from tailrace.propagation.status import JobStatus, statuses
 from tailrace.store import lookup
+from tailrace.store.names import check_name, fold, quoted_name, split_name
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import check_name, fold, quoted_name, split_name
 from tailrace.store.transaction import Transaction
 
 
@@ -232,7 +232,7 @@ class Jobs:
         """The status of a job."""
         with self._runtime.database.read() as connection:
             job = self._find(connection, home_of(table), name)
-            return statuses(connection, [job], common_fault(connection, self._runtime))[0]
+            return statuses(connection, [job], common_fault(connection, self._runtime.clock))[0]
 
     def list(self, state: str | None = None) -> Sequence[JobStatus]:
         """All jobs, or those in a state; `completed` stands for all that are at rest."""
@@ -246,7 +246,7 @@ class Jobs:
             conditions.append(c.state == stored)
         with self._runtime.database.read() as connection:
             jobs = joblog.records(connection, *conditions)
-            known = statuses(connection, jobs, common_fault(connection, self._runtime))
+            known = statuses(connection, jobs, common_fault(connection, self._runtime.clock))
         return [job for job in known if job.state == state] if state in AT_REST else known
 
     def history(
@@ -312,7 +312,7 @@ class Jobs:
     def _run_unless_served(self, job_id: int, deadline: float | None) -> None:
         """Do the work here if no process does it: checked each time, for one may have left."""
         with self._runtime.database.read() as connection:
-            if live_nodes(connection, self._runtime, serving=True):
+            if live_nodes(connection, self._runtime.clock, serving=True):
                 return
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         self._run_one(lambda job: job.id == job_id, left)

@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
+from tailrace.clock import Clock
 from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
@@ -78,13 +79,13 @@ class Node:
         """Whether another node serves the lake, and does not stand back."""
         try:
             with self._runtime.database.read() as connection:
-                return bool(live_nodes(connection, self._runtime, serving=True) - {self.id})
+                return bool(live_nodes(connection, self._runtime.clock, serving=True) - {self.id})
         except UnavailableError:
             return False
 
     def live(self, connection: sa.Connection) -> set[str]:
         """The nodes that are alive, with this one."""
-        return live_nodes(connection, self._runtime) | {self.id}
+        return live_nodes(connection, self._runtime.clock) | {self.id}
 
     def _run(self) -> None:
         while not self._stop.wait(self._timeout.total_seconds() / 5):
@@ -121,34 +122,34 @@ class NodeStatus:
         return asdict(self)
 
 
-def serving_nodes(connection: sa.Connection, runtime: Runtime) -> list[NodeStatus]:
+def serving_nodes(connection: sa.Connection, clock: Clock) -> list[NodeStatus]:
     """The live nodes that serve the lake, the oldest first."""
     c = t.node.c
     columns = (c.node_id.label("id"), c.host, c.pid, c.started_at, c.heartbeat_at, c.fault)
-    query = sa.select(*columns).where(c.heartbeat_at >= _oldest(connection, runtime), c.serves == 1)
+    query = sa.select(*columns).where(c.heartbeat_at >= _oldest(connection, clock), c.serves == 1)
     rows = connection.execute(query.order_by(c.started_at, c.node_id)).mappings()
     return [NodeStatus(**row) for row in rows]
 
 
-def common_fault(connection: sa.Connection, runtime: Runtime) -> str | None:
+def common_fault(connection: sa.Connection, clock: Clock) -> str | None:
     """Why no node is working, if there are nodes and all of them stand back."""
-    faults = [node.fault for node in serving_nodes(connection, runtime)]
+    faults = [node.fault for node in serving_nodes(connection, clock)]
     return None if None in faults else next((fault for fault in faults if fault), None)
 
 
-def live_nodes(connection: sa.Connection, runtime: Runtime, *, serving: bool = False) -> set[str]:
+def live_nodes(connection: sa.Connection, clock: Clock, *, serving: bool = False) -> set[str]:
     """The nodes with a recent heartbeat: all, or those that serve and don't stand back."""
-    query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= _oldest(connection, runtime))
+    query = sa.select(t.node.c.node_id).where(t.node.c.heartbeat_at >= _oldest(connection, clock))
     if serving:
         query = query.where(t.node.c.serves == 1, t.node.c.fault.is_(None))
     return set(connection.execute(query).scalars())
 
 
-def _oldest(connection: sa.Connection, runtime: Runtime) -> datetime:
-    return runtime.clock.now() - configuration.read(connection).node_timeout
+def _oldest(connection: sa.Connection, clock: Clock) -> datetime:
+    return clock.now() - configuration.read(connection).node_timeout
 
 
-def delete_dead(connection: sa.Connection, runtime: Runtime) -> None:
+def delete_dead(connection: sa.Connection, clock: Clock) -> None:
     """Delete the rows of nodes that have long been dead."""
-    oldest = runtime.clock.now() - 100 * configuration.read(connection).node_timeout
+    oldest = clock.now() - 100 * configuration.read(connection).node_timeout
     connection.execute(sa.delete(t.node).where(t.node.c.heartbeat_at < oldest))

@@ -128,7 +128,7 @@ class JobNeeds:
         ]
 
     def _live(self, connection: sa.Connection) -> set[str]:
-        return live_nodes(connection, self._runtime)
+        return live_nodes(connection, self._runtime.clock)
 
     def _jobs(
         self, connection: sa.Connection, limit: int, only: Iterable[int] | None = None

@@ -22,8 +22,9 @@ from tailrace.propagation.job import NewJob
 from tailrace.propagation.spec import JobSpec
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
+from tailrace.store.names import fold
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import TableInfo, fold
+from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
 

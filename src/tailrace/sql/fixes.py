@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tailrace.fixes import Action, Fix
 from tailrace.spark_sql.types import quote
-from tailrace.store.schema import split_name
+from tailrace.store.names import split_name
 
 _SQL = {
     Action.LIST_TABLES: "SHOW TABLES lists what there is",

@@ -6,27 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.propagation import history
 from tailrace.sql import system_tables
+from tailrace.sql.system_tables import INT, REAL, TEXT
 from tailrace.store import lookup
 from tailrace.store import tables as t
-from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import is_hidden
+from tailrace.store.names import is_hidden
+from tailrace.store.runtime import TenantCatalog
 
-_INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
-_TABLES = {"table": _TEXT, "rows": _INT, "files": _INT, "bytes": _INT, "changed": _INT}
+_TABLES = {"table": TEXT, "rows": INT, "files": INT, "bytes": INT, "changed": INT}
 _INDEXES = {
-    "table": _TEXT, "name": _TEXT, "using": _TEXT, "columns": _TEXT, "state": _TEXT,
-    "watermark": _INT, "lag_snapshots": _INT, "lag_seconds": _REAL, "pending_rows": _INT,
-    "rows": _INT, "segments": _INT, "bytes": _INT,
+    "table": TEXT, "name": TEXT, "using": TEXT, "columns": TEXT, "state": TEXT,
+    "watermark": INT, "lag_snapshots": INT, "lag_seconds": REAL, "pending_rows": INT,
+    "rows": INT, "segments": INT, "bytes": INT,
 }  # fmt: skip
 _VIEWS = {
-    "view": _TEXT, "state": _TEXT, "watermark": _INT, "lag_snapshots": _INT, "lag_rows": _INT,
-    "lag_seconds": _REAL, "strategy": _TEXT, "query": _TEXT,
+    "view": TEXT, "state": TEXT, "watermark": INT, "lag_snapshots": INT, "lag_rows": INT,
+    "lag_seconds": REAL, "strategy": TEXT, "query": TEXT,
 }  # fmt: skip
 
 Row = dict[str, Any]
@@ -34,37 +32,37 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Rows, and the types of their columns."""
+    """Rows, and the types of their columns by their names in Spark."""
 
-    columns: Mapping[str, pa.DataType]
+    columns: Mapping[str, str]
     rows: list[Row]
 
 
-def listing(runtime: TenantRuntime, what: str, *, limit: int | None = None) -> Listing:
+def listing(catalog: TenantCatalog, what: str, *, limit: int | None = None) -> Listing:
     """All tables, views, …; with a limit, the last so many."""
     if what not in _OWN:
-        rows = system_tables.rows(runtime, what, limit=limit)
+        rows = system_tables.rows(catalog, what, limit=limit)
         return Listing(columns=system_tables.TABLES[what], rows=rows)
     columns, read = _OWN[what]
-    rows = read(runtime)
+    rows = read(catalog)
     kept = rows if limit is None else rows[max(0, len(rows) - limit) :]
     return Listing(columns=columns, rows=kept)
 
 
-def _schemas(runtime: TenantRuntime) -> list[Row]:
-    with runtime.database.read_at_once() as connection:
+def _schemas(catalog: TenantCatalog) -> list[Row]:
+    with catalog.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
-        names = lookup.list_schemas(connection, newest, runtime.tenant)
+        names = lookup.list_schemas(connection, newest, catalog.tenant)
     return [{"schema": name} for name in sorted(names)]
 
 
-def _tables(runtime: TenantRuntime) -> list[dict[str, Any]]:
+def _tables(catalog: TenantCatalog) -> list[dict[str, Any]]:
     """Tables with their sizes, and the snapshot that last changed their rows."""
-    with runtime.database.read_at_once() as connection:
+    with catalog.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
         facts = _sizes(connection, newest)
         rows = []
-        for schema, name in lookup.list_tables(connection, newest, runtime.tenant):
+        for schema, name in lookup.list_tables(connection, newest, catalog.tenant):
             if not is_hidden(name):
                 rows.append({"table": f"{schema}.{name}", **facts.get((schema, name), {})})
     return sorted(rows, key=lambda row: str(row["table"]))
@@ -117,13 +115,14 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
     }  # fmt: skip
 
 
-def _views(runtime: TenantRuntime) -> list[Row]:
+def _views(catalog: TenantCatalog) -> list[Row]:
     """Views, how fresh they are, and how they were last refreshed."""
+    from tailrace.propagation import history
     from tailrace.views.views import jobs_of_views
 
-    fresh = {(row["object"], row["name"]): row for row in system_tables.rows(runtime, "freshness")}
-    with runtime.database.read() as connection:
-        jobs = jobs_of_views(connection, runtime.tenant)
+    fresh = {(row["object"], row["name"]): row for row in system_tables.rows(catalog, "freshness")}
+    with catalog.database.read() as connection:
+        jobs = jobs_of_views(connection, catalog.tenant)
         strategies = history.last_strategies(connection, [job.id for job in jobs])
     rows = []
     for job in jobs:
@@ -138,20 +137,20 @@ def _views(runtime: TenantRuntime) -> list[Row]:
     return rows
 
 
-def _indexes(runtime: TenantRuntime) -> list[Row]:
+def _indexes(catalog: TenantCatalog) -> list[Row]:
     """Indexes, what they are of, how fresh and how large they are."""
     words = {"table": "object", "using": "kind"}  # as CREATE INDEX says it
     rows = [
         {column: row[words.get(column, column)] for column in _INDEXES}
-        for row in system_tables.rows(runtime, "indexes")
+        for row in system_tables.rows(catalog, "indexes")
     ]
     return sorted(rows, key=lambda row: (row["table"], row["name"]))
 
 
 # What is listed beside the system tables.
-_OWN: Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[TenantRuntime], list[Row]]]] = {
+_OWN: Mapping[str, tuple[Mapping[str, str], Callable[[TenantCatalog], list[Row]]]] = {
     "tables": (_TABLES, _tables),
     "views": (_VIEWS, _views),
     "indexes": (_INDEXES, _indexes),
-    "schemas": ({"schema": _TEXT}, _schemas),
+    "schemas": ({"schema": TEXT}, _schemas),
 }

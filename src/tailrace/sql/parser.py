@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.errors import InvalidError
 from tailrace.sql.diagnostics import Span, did_you_mean, error_at
 from tailrace.sql.script import Statement
-from tailrace.store.schema import quoted_name
+from tailrace.store.names import quoted_name
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _PAIRS = {"(": ")", "CASE": "END"}

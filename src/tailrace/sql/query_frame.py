@@ -23,12 +23,13 @@ from tailrace.spark_sql.lexer import RefusedError, without_comments
 from tailrace.sql import searches, system_tables
 from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.fixes import in_sql
+from tailrace.sql.result import arrow_types
 from tailrace.sql.searches import Call
 from tailrace.sql.source_text import SourceText
 from tailrace.sql.table_references import TableReference, references, substituted
 from tailrace.store.lookup import DEFAULT_TENANT
+from tailrace.store.names import fold, quoted_name, split_name
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import fold, quoted_name, split_name
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
 
@@ -228,7 +229,7 @@ def _system_frame(lake: Lake, place: _Place, reference: TableReference) -> DataF
             f"there is no table tailrace.{reference.name}{did_you_mean(reference.name, known)}",
             valid=[f"tailrace.{name}" for name in known],
         )
-    kinds = pa.schema(list(known[fold(reference.name)].items()))
+    kinds = pa.schema(list(arrow_types(known[fold(reference.name)]).items()))
     rows = pa.Table.from_pylist(
         system_tables.rows(lake.runtime, fold(reference.name)), schema=kinds
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pyarrow as pa
 
 from tailrace.arguments import Between, checked
+from tailrace.spark_sql.types import parse_type
 from tailrace.sql.source_text import SourceText
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ def listed(
 ) -> Result:
     """Rows that the catalog gave."""
     return Result(spark=lambda: lake.spark, rows=rows, kinds=kinds, text=text)
+
+
+def arrow_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
+    """The types of columns by their names in Spark."""
+    return {name: parse_type(kind) for name, kind in columns.items()}
 
 
 def counted(number: int, what: str) -> str:

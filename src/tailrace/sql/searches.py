@@ -25,7 +25,7 @@ from tailrace.sql.fixes import in_sql
 from tailrace.sql.literals import NotALiteralError, value_of
 from tailrace.sql.script import tokens_of
 from tailrace.sql.source_text import SourceText
-from tailrace.store.schema import OWN_PREFIX, fold
+from tailrace.store.names import OWN_PREFIX, fold
 from tailrace.store.spark_scan import local_frame
 
 if TYPE_CHECKING:

@@ -9,74 +9,66 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.catalog import system_views
 from tailrace.catalog.columns import Time
-from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import OWN_SCHEMA as SCHEMA
+from tailrace.store.names import OWN_SCHEMA as SCHEMA
+from tailrace.store.runtime import TenantCatalog
 from tailrace.store.snapshots import seen_by
 
-__all__ = ["SCHEMA", "TABLES", "rows"]
+__all__ = ["INT", "REAL", "SCHEMA", "TABLES", "TEXT", "TIME", "rows"]
 
-_INT, _TEXT, _REAL = pa.int64(), pa.string(), pa.float64()
-_TIME = pa.timestamp("us", tz="UTC")
+# Types by their names in Spark.
+INT, TEXT, REAL, TIME = "bigint", "string", "double", "timestamp"
+_IN_CATALOG: Mapping[str, Any] = {INT: sa.BigInteger, TEXT: sa.String, REAL: sa.Double, TIME: Time}
 _AMOUNTS = {
-    "seconds": _REAL,
-    "rows_read": _INT,
-    "bytes_read": _INT,
-    "rows_written": _INT,
-    "bytes_written": _INT,
+    "seconds": REAL,
+    "rows_read": INT,
+    "bytes_read": INT,
+    "rows_written": INT,
+    "bytes_written": INT,
 }
 # The columns that users see. A tenant sees only its own rows, so the tenant is no column.
-TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
+TABLES: Mapping[str, Mapping[str, str]] = {
     "jobs": {
-        "job_id": _INT, "object": _TEXT, "name": _TEXT, "kind": _TEXT, "state": _TEXT,
-        "watermark": _INT, "tries": _INT, "error": _TEXT, "retry_at": _TIME,
-        "running_on": _TEXT, "created_at": _TIME,
+        "job_id": INT, "object": TEXT, "name": TEXT, "kind": TEXT, "state": TEXT,
+        "watermark": INT, "tries": INT, "error": TEXT, "retry_at": TIME,
+        "running_on": TEXT, "created_at": TIME,
     },
     "iterations": {
-        "iteration_id": _INT, "object": _TEXT, "name": _TEXT, "strategy": _TEXT,
-        "from_snapshot": _INT, "to_snapshot": _INT, "started_at": _TIME, "ended_at": _TIME,
-        **_AMOUNTS, "error": _TEXT,
+        "iteration_id": INT, "object": TEXT, "name": TEXT, "strategy": TEXT,
+        "from_snapshot": INT, "to_snapshot": INT, "started_at": TIME, "ended_at": TIME,
+        **_AMOUNTS, "error": TEXT,
     },
     "freshness": {
-        "object": _TEXT, "name": _TEXT, "kind": _TEXT, "state": _TEXT, "watermark": _INT,
-        "lag_snapshots": _INT, "lag_rows": _INT, "lag_seconds": _REAL,
+        "object": TEXT, "name": TEXT, "kind": TEXT, "state": TEXT, "watermark": INT,
+        "lag_snapshots": INT, "lag_rows": INT, "lag_seconds": REAL,
     },
     "indexes": {
-        "object": _TEXT, "name": _TEXT, "kind": _TEXT, "columns": _TEXT, "state": _TEXT,
-        "watermark": _INT, "lag_snapshots": _INT, "lag_seconds": _REAL, "pending_rows": _INT,
-        "rows": _INT, "segments": _INT, "bytes": _INT, "error": _TEXT, "options": _TEXT,
+        "object": TEXT, "name": TEXT, "kind": TEXT, "columns": TEXT, "state": TEXT,
+        "watermark": INT, "lag_snapshots": INT, "lag_seconds": REAL, "pending_rows": INT,
+        "rows": INT, "segments": INT, "bytes": INT, "error": TEXT, "options": TEXT,
     },
-    "snapshots": {"snapshot_id": _INT, "snapshot_time": _TIME, "changes": _TEXT},
-    "usage": {"day": _TEXT, "iterations": _INT, **_AMOUNTS},
+    "snapshots": {"snapshot_id": INT, "snapshot_time": TIME, "changes": TEXT},
+    "usage": {"day": TEXT, "iterations": INT, **_AMOUNTS},
 }  # fmt: skip
 
 
-def rows(runtime: TenantRuntime, name: str, *, limit: int | None = None) -> list[dict[str, Any]]:
+def rows(catalog: TenantCatalog, name: str, *, limit: int | None = None) -> list[dict[str, Any]]:
     """The rows of a system table, the newest last; with a limit, the newest so many."""
     kinds = TABLES[name]
-    columns = [sa.column(column, _sql_type(kind)) for column, kind in kinds.items()]
+    columns = [sa.column(column, _IN_CATALOG[kind]) for column, kind in kinds.items()]
     view = sa.table(f"{system_views.PREFIX}{name}", *columns, sa.column("tenant", sa.String))
     query = sa.select(*columns)
     if name != "snapshots":
-        query = query.where(view.c.tenant == runtime.tenant)
+        query = query.where(view.c.tenant == catalog.tenant)
     query = query.select_from(view).order_by(columns[0].desc())
     if limit is not None:
         query = query.limit(limit)
-    with runtime.database.read() as connection:
+    with catalog.database.read() as connection:
         newest_first = [dict(row) for row in connection.execute(query).mappings()]
         if name == "snapshots":
-            seen = seen_by(connection, runtime.tenant)
+            seen = seen_by(connection, catalog.tenant)
             newest_first = [{**row, "changes": seen(row["changes"])} for row in newest_first]
     return newest_first[::-1]
-
-
-def _sql_type(kind: pa.DataType) -> Any:
-    if pa.types.is_timestamp(kind):
-        return Time
-    if pa.types.is_integer(kind):
-        return sa.BigInteger
-    return sa.Double if pa.types.is_floating(kind) else sa.String

@@ -15,18 +15,16 @@ from uuid import uuid4
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
 from tailrace.store.draft import Draft
-from tailrace.store.schema import (
+from tailrace.store.names import (
     OWN_SCHEMA,
-    TableInfo,
     check_name,
     check_new_name,
     fold,
     is_hidden,
-    new_columns,
-    parse_columns,
     quoted_name,
     split_name,
 )
+from tailrace.store.schema import TableInfo, new_columns, parse_columns
 from tailrace.store.view import ViewInfo, check_definition
 from tailrace.store.workspace import SchemaWork, TableWork, ViewWork
 

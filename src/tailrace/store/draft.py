@@ -15,10 +15,11 @@ import sqlalchemy as sa
 from tailrace.errors import ConflictError, InvalidError, NotFoundError
 from tailrace.store import file_lookup, lookup
 from tailrace.store.files import DataFile
+from tailrace.store.names import fold, split_name
 from tailrace.store.positions import union
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import TableInfo, fold, split_name
+from tailrace.store.schema import TableInfo
 from tailrace.store.view import ViewInfo
 from tailrace.store.workspace import TableWork, ViewWork, Workspace
 

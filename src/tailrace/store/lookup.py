@@ -2,6 +2,7 @@
 
 Always true: a row is visible at the snapshots s with begin <= s < end, so that any snapshot can
 be read at any time with the same statements, and no statement depends on another's moment.
+Only what looks at a table's columns imports Arrow, so that lists start sooner.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import sqlalchemy as sa
 
 from tailrace.arguments import show
@@ -20,10 +20,13 @@ from tailrace.catalog.columns import Int, Text
 from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
-from tailrace.spark_sql import types
 from tailrace.store import tables as t
-from tailrace.store.schema import Column, TableInfo
 from tailrace.store.view import ViewInfo, read_aliases
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tailrace.store.schema import Column, TableInfo
 
 # Statements that every small commit runs are built once: building one costs more than running it.
 _AT = sa.bindparam("at", type_=Int)
@@ -263,6 +266,8 @@ def _table_info(connection: sa.Connection, row: sa.Row[Any], at: int) -> TableIn
     below: dict[int | None, list[Any]] = {}
     for part in now:
         below.setdefault(part.parent_column, []).append(part)
+    from tailrace.store.schema import TableInfo
+
     return TableInfo(
         id=row.table_id,
         uuid=str(row.table_uuid),
@@ -283,6 +288,8 @@ def _ended(end: int | None, at: int) -> bool:
 
 
 def _column(part: Any, below: dict[int | None, list[Any]]) -> Column:
+    from tailrace.store.schema import Column
+
     kind, inner = _type(part, below)
     return Column(
         id=part.column_id,
@@ -296,6 +303,8 @@ def _column(part: Any, below: dict[int | None, list[Any]]) -> Column:
 
 
 def _type(part: Any, below: dict[int | None, list[Any]]) -> tuple[pa.DataType, list[int]]:
+    from tailrace.spark_sql import types
+
     children, inner = [], []
     for child in below.get(part.column_id, ()):
         kind, ids = _type(child, below)

@@ -1,4 +1,4 @@
-"""Opening a lake: the database of its catalog, which is created or migrated, and its storage."""
+"""Opening a lake: its catalog, its storage, and what else a process has of it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.address import is_directory
-from tailrace.catalog import configuration
-from tailrace.catalog.clock import DatabaseClock
-from tailrace.catalog.database import Database
-from tailrace.catalog.migrate import open_catalog
+from tailrace.catalog.opening import open_database
 from tailrace.catalog.part import Part
-from tailrace.clock import Clock, SystemClock
+from tailrace.clock import Clock
 from tailrace.errors import InvalidError
-from tailrace.objects.storage import Storage, absolute, normalize_data_path
+from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.layer import Layer
 from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.spark_session import SparkProvider
-from tailrace.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-CATALOG_FILE = "catalog.sqlite"
 
 
 def open_runtime(
@@ -46,20 +39,8 @@ def open_runtime(
 
     `parts` are what the layers keep in its catalog, `layers` those that the store asks.
     """
-    place = None if data is None else normalize_data_path(data)
-    database, beside = _open_database(lake, settings)
-    clock = clock or (SystemClock() if database.is_sqlite else DatabaseClock(database))
+    database, clock, stored = open_database(lake, data, parts=parts, settings=settings, clock=clock)
     try:
-        stored = open_catalog(
-            database,
-            parts,
-            data_path=place,
-            beside=beside,
-            now=clock.now(),
-            creator=f"Tailrace {__version__}",
-        )
-        with database.read() as connection:
-            database.commit_timeout = configuration.read(connection).commit_timeout
         storage = Storage(stored, storage_options)
         if storage.local is not None:
             _make_place(storage.local)
@@ -78,21 +59,6 @@ def open_runtime(
         tenant=tenant,
         layers=layers,
     )
-
-
-def _open_database(lake: str | Path, settings: Settings) -> tuple[Database, str | None]:
-    """The database of a lake, and where its objects lie if it is a directory."""
-    if not is_directory(lake):
-        return Database(str(lake), lock_timeout=settings.lock_timeout), None
-    directory = absolute(lake)
-    try:
-        if directory.exists() and not directory.is_dir():
-            raise InvalidError(f"{directory} is a file: a lake is a directory")
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidError(f"no lake can be made at {directory}: {error.strerror}") from error
-    database = Database(directory / CATALOG_FILE, lock_timeout=settings.lock_timeout)
-    return database, normalize_data_path(directory / "data")
 
 
 def _make_place(directory: Path) -> None:

@@ -18,11 +18,12 @@ from tailrace.store import rows as row_checks
 from tailrace.store.draft import Draft
 from tailrace.store.files import Op
 from tailrace.store.keys import Keys
+from tailrace.store.names import split_name
 from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.positions import PositionsByFile, union
 from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan
-from tailrace.store.schema import TableInfo, split_name
+from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.workspace import TableWork
 from tailrace.store.write import Written, fit_local, select_columns, write_rows

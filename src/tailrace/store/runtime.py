@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from tailrace.catalog.database import Database
-from tailrace.clock import Clock
-from tailrace.objects import Storage
-from tailrace.settings import Settings
-from tailrace.store.deletes import DeleteFiles
-from tailrace.store.layer import Layer
-from tailrace.store.reader.kept import KeptFiles
-from tailrace.store.spark_session import SparkProvider
+if TYPE_CHECKING:
+    from tailrace.catalog.database import Database
+    from tailrace.clock import Clock
+    from tailrace.objects import Storage
+    from tailrace.settings import Settings
+    from tailrace.store.deletes import DeleteFiles
+    from tailrace.store.layer import Layer
+    from tailrace.store.reader.kept import KeptFiles
+    from tailrace.store.spark_session import SparkProvider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,14 @@ class Runtime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TenantRuntime(Runtime):
-    """An open lake as one tenant sees and touches it; what needs no tenant takes a `Runtime`."""
+class TenantCatalog:
+    """The catalog of a lake as one tenant sees it: enough to list what there is."""
 
+    database: Database
+    clock: Clock
     tenant: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantRuntime(Runtime, TenantCatalog):
+    """An open lake as one tenant sees and touches it; what needs no tenant takes a `Runtime`."""

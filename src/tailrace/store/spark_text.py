@@ -20,7 +20,7 @@ from tailrace.errors import InvalidError
 from tailrace.spark_sql.allowed_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
 from tailrace.spark_sql.lexer import Lexeme, LexemeKind, RefusedError, lexemes_of, without_comments
 from tailrace.spark_sql.relations import relations
-from tailrace.store.schema import fold
+from tailrace.store.names import fold
 from tailrace.store.spark_session import SparkProvider
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
-from tailrace.store.schema import check_name
+from tailrace.store.names import check_name
 
 DIALECT = "duckdb"
 

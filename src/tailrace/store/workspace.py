@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from tailrace.store.files import DataFile
+from tailrace.store.names import fold
 from tailrace.store.positions import Positions, PositionsByFile, union
-from tailrace.store.schema import TableInfo, fold
+from tailrace.store.schema import TableInfo
 from tailrace.store.view import ViewInfo
 from tailrace.store.write import Written
 

@@ -22,7 +22,8 @@ from tailrace.lru import LruCache
 from tailrace.spark_sql.determinism import DAY
 from tailrace.spark_sql.lexer import Lexeme
 from tailrace.spark_sql.types import spark_type
-from tailrace.store.schema import Column, TableInfo, fold, quoted_name
+from tailrace.store.names import fold, quoted_name
+from tailrace.store.schema import Column, TableInfo
 from tailrace.views.incremental.layout import Layout, layout_of
 from tailrace.views.query.moments import SOME_MOMENT, fix_moments
 from tailrace.views.query.parse import TOO_DEEP, Parsed, parse, parse_anew, table_key, table_name

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tailrace.store.schema import quoted_name, split_name
+from tailrace.store.names import quoted_name, split_name
 from tailrace.views.definition import Definition
 from tailrace.views.incremental.layout import VISIBLE
 

@@ -14,8 +14,9 @@ from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
 from tailrace.store import lookup
+from tailrace.store.names import fold, quoted_name
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import TableInfo, fold, quoted_name
+from tailrace.store.schema import TableInfo
 from tailrace.store.spark_text import check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import (

@@ -23,11 +23,8 @@ from tailrace.propagation.jobs import Jobs, home_of
 from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.status import JobStatus
 from tailrace.store import lookup
+from tailrace.store.names import OWN_PREFIX, split_name
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import (
-    OWN_PREFIX,
-    split_name,
-)
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import VIEW, Definition, define

@@ -14,13 +14,7 @@ from tailrace.propagation import joblog
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import JobRecord
 from tailrace.propagation.jobs import home_of
-from tailrace.store.schema import (
-    check_name,
-    fold,
-    is_hidden,
-    quoted_name,
-    split_name,
-)
+from tailrace.store.names import check_name, fold, is_hidden, quoted_name, split_name
 from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.consumer import check_policy

@@ -12,7 +12,8 @@ from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, counted, done
 from tailrace.sql.source_text import SourceText
-from tailrace.store.schema import FILE, POS, split_name
+from tailrace.store.names import split_name
+from tailrace.store.schema import FILE, POS
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

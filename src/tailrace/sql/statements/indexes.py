@@ -12,7 +12,7 @@ from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, counted, done
 from tailrace.sql.statements.options import Options, read_options
-from tailrace.store.schema import fold
+from tailrace.store.names import fold
 from tailrace.store.transaction import Transaction
 
 if TYPE_CHECKING:

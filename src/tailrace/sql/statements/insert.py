@@ -18,7 +18,8 @@ from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, counted, done
 from tailrace.sql.source_text import SourceText
-from tailrace.store.schema import Column, TableInfo, fold
+from tailrace.store.names import fold
+from tailrace.store.schema import Column, TableInfo
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

@@ -15,7 +15,8 @@ from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
 from tailrace.sql.source_text import SourceText
 from tailrace.sql.statements.update import Assignment, new_values, read_sets
-from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo, split_name
+from tailrace.store.names import split_name
+from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
-from tailrace.store.schema import fold
+from tailrace.store.names import fold
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

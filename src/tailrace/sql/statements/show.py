@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.sql.listings import listing
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, listed
+from tailrace.sql.result import Result, arrow_types, listed
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
@@ -29,7 +29,7 @@ class Show:
         many = name in ("jobs", "iterations", "snapshots")
         limit = _LIMIT if self.limit is None and many else self.limit
         shown = listing(lake.runtime, name, limit=limit)
-        return listed(lake, shown.rows, shown.columns)
+        return listed(lake, shown.rows, arrow_types(shown.columns))
 
 
 def read(parser: Parser) -> Show:

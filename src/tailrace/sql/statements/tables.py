@@ -18,7 +18,7 @@ from tailrace.sql.statements.columns import read_type
 from tailrace.sql.statements.indexes import CreateIndex, read_in_table
 from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.query import read as read_query
-from tailrace.store.schema import fold
+from tailrace.store.names import fold
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

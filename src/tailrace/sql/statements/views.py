@@ -15,7 +15,7 @@ from tailrace.sql.result import Result, done, listed
 from tailrace.sql.searches import calls_of
 from tailrace.sql.source_text import SourceText
 from tailrace.sql.statements.options import Options, read_options
-from tailrace.store.schema import fold
+from tailrace.store.names import fold
 from tailrace.views.consumer import POLICIES
 from tailrace.views.refresh.explain import Explanation
 

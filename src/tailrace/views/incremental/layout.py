@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from tailrace.store.schema import OWN_PREFIX
+from tailrace.store.names import OWN_PREFIX
 from tailrace.views.query.plan import (
     Aggregate,
     Aggregation,

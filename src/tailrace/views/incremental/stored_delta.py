@@ -18,7 +18,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.spark_sql.types import spark_type
-from tailrace.store.schema import OWN_PREFIX
+from tailrace.store.names import OWN_PREFIX
 from tailrace.views.incremental import averages
 from tailrace.views.incremental.identity import comparable, has_map, shown_apart
 from tailrace.views.incremental.layout import ROWS, VISIBLE, Call, Layout, Way

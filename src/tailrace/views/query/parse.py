@@ -16,7 +16,7 @@ from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.lru import LruCache
 from tailrace.spark_sql.lexer import Lexeme, without_comments
-from tailrace.store.schema import fold, quoted_name
+from tailrace.store.names import fold, quoted_name
 from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
 from tailrace.views.query.moments import moments_in
 from tailrace.views.query.scope import balanced

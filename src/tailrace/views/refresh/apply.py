@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.spark_sql import types
-from tailrace.store.schema import FILE, POS, TableInfo, split_name
+from tailrace.store.names import split_name
+from tailrace.store.schema import FILE, POS, TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views.incremental import stored_delta

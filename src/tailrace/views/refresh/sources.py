@@ -22,8 +22,9 @@ from tailrace.propagation.shared_reads import SharedRead
 from tailrace.spark_sql import types
 from tailrace.store.changes import INSERT, Feed
 from tailrace.store.difference import difference
+from tailrace.store.names import split_name
 from tailrace.store.scan import Scan
-from tailrace.store.schema import CHANGE, TableInfo, split_name
+from tailrace.store.schema import CHANGE, TableInfo
 from tailrace.store.table import scan_at
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import Definition, Input

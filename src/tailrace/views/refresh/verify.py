@@ -16,8 +16,9 @@ from tailrace.propagation import joblog, versions
 from tailrace.propagation.job import JobRecord
 from tailrace.spark_sql import types
 from tailrace.store import lookup, spark_scan
+from tailrace.store.names import split_name
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.schema import TableInfo, split_name
+from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.table import scan_at
 from tailrace.views.definition import Definition

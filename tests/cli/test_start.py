@@ -1,0 +1,76 @@
+"""Commands that only list start fast: they import what they use, and no engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tailrace
+
+ENGINES = {
+    "duckdb", "faiss", "fsspec", "numpy", "obstore", "pandas", "psycopg", "py4j", "pyarrow",
+    "pyspark", "sqlglot", "tantivy",
+}  # fmt: skip
+RUN = """
+import sys
+from tailrace.cli.main import main
+try:
+    main()
+finally:
+    print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = str(tmp_path_factory.mktemp("start") / "lake")
+    with tailrace.connect(place) as lake:
+        lake.create_table("orders", {"id": "bigint", "note": "string"}, primary_key="id")
+        lake.table("orders").append([{"id": 1, "note": "one"}])
+        lake.create_index("orders", "note_ft", using="fulltext", columns=["note"])
+        lake.jobs.register("orders", "copy", {"consumer": {"kind": "replica", "table": "copies"}})
+    return place
+
+
+def loaded_by(*arguments: str) -> tuple[str, set[str]]:
+    """What a command prints, and the packages that its process has imported at its end."""
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=True
+    )
+    return ran.stdout, set(ran.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("command", "shows"),
+    [
+        ("tables", "main.orders"), ("status", "note_ft"), ("jobs", "replica"),
+        ("indexes", "fulltext"), ("iterations", "strategy"), ("snapshots", "inserted_into_table"),
+    ],
+)  # fmt: skip
+def test_a_list_loads_no_engine(place: str, command: str, shows: str) -> None:
+    for form in ("text", "json"):
+        printed, packages = loaded_by(command, "--lake", place, "--output", form)
+        assert shows in printed or (form == "json" and printed == "[]\n")
+        assert "sqlalchemy" in packages
+        assert packages & ENGINES == set()
+
+
+def test_help_loads_no_catalog_either() -> None:
+    printed, packages = loaded_by("--help")
+    assert "tables" in printed
+    assert packages & {*ENGINES, "sqlalchemy"} == set()
+
+
+def test_a_command_that_needs_an_engine_is_seen_to_load_it(place: str) -> None:
+    printed, packages = loaded_by("sql", "--lake", place, "--command", "SHOW TABLES")
+    assert "main.orders" in printed
+    assert {"pyarrow", "sqlglot"} <= packages
+
+
+def test_the_package_alone_loads_no_catalog() -> None:
+    names = "import sys, tailrace; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, check=True)
+    packages = {name.partition(".")[0] for name in ran.stdout.split()}
+    assert packages & {*ENGINES, "sqlalchemy"} == set()
