@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tailrace
-from tailrace.arguments import ArgumentError
 from tailrace.cli.main import main
 from tailrace.errors import TailraceError
 from tailrace.fixes import Action, Fix, in_plain_words
@@ -134,7 +133,7 @@ def test_names_are_quoted_as_each_language_does() -> None:
         error_with(Action.BUILD_INDEX),
         tailrace.NotFoundError("nothing"),
         tailrace.CommitUnknownError("abc"),
-        ArgumentError("lake.find(limit=…)", "a whole number, not None"),
+        tailrace.InvalidError("expected 1", for_callers="lake.find(limit=…) takes 1"),
     ],
     ids=lambda error: type(error).__name__,
 )

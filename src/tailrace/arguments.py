@@ -19,7 +19,6 @@ from numbers import Real
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from tailrace.errors import InvalidError
-from tailrace.fixes import Words, in_python
 
 # The most characters of a statement, a query or a condition.
 LONGEST_TEXT = 1_000_000
@@ -63,24 +62,6 @@ Count = Annotated[int, Between(1, 1_000_000_000)]
 Port = Annotated[int, Between(0, 65_535)]
 LONGEST_TIMEOUT = 1_000_000_000
 Seconds = Annotated[float, Between(0, LONGEST_TIMEOUT, "a number of seconds")]
-
-
-class ArgumentError(InvalidError):
-    """An argument that does not fit: those who write SQL or commands did not call what took it."""
-
-    def __init__(self, argument: str, expected: str) -> None:
-        super().__init__(argument, expected)
-        self._argument, self._expected = argument, expected
-
-    @property
-    def problem(self) -> str:
-        return f"expected {self._expected}"
-
-    def said(self, words: Words) -> str:
-        """The message, with the call if it was made in Python."""
-        if words is in_python:
-            return f"{self._argument} takes {self._expected}"
-        return super().said(words)
 
 
 class _MisfitError(Exception):
@@ -130,7 +111,8 @@ def _fit(label: str, name: str, value: Any, takers: Mapping[str, _Taker]) -> Any
         shown = f"a {type(value).__name__}" if name in _SECRET else show(value)
         reason = f" ({misfit})" if str(misfit) else ""
         expected = f"{taker.words}, not {shown}{reason}"
-        raise ArgumentError(f"{label}({name}=…)", expected) from None
+        call = f"{label}({name}=…) takes {expected}"
+        raise InvalidError(f"expected {expected}", for_callers=call) from None
 
 
 def show(value: object) -> str:

@@ -15,11 +15,13 @@ class TailraceError(Exception):
 
     # What to do about it, if that depends on the reader's language.
     fix: Fix | None = None
+    # What is wrong, to those who called a method: others did not, though their statement did.
+    for_callers: str = ""
     _words: Words | None = None
 
-    def __init__(self, *args: object, fix: Fix | None = None) -> None:
+    def __init__(self, *args: object, fix: Fix | None = None, for_callers: str = "") -> None:
         super().__init__(*args)
-        self.fix = fix
+        self.fix, self.for_callers = fix, for_callers
 
     @property
     def problem(self) -> str:
@@ -28,12 +30,13 @@ class TailraceError(Exception):
 
     def said(self, words: Words) -> str:
         """The whole message, with the fix in these words."""
+        problem = self.for_callers if self.for_callers and words is in_python else self.problem
         if self.fix is None:
-            return self.problem
-        if "\n" in self.problem:
-            return f"{self.problem}\n{words(self.fix)}"
-        mark = ";" if ": " in self.problem else ":"
-        return f"{self.problem}{mark} {words(self.fix)}"
+            return problem
+        if "\n" in problem:
+            return f"{problem}\n{words(self.fix)}"
+        mark = ";" if ": " in problem else ":"
+        return f"{problem}{mark} {words(self.fix)}"
 
     def use(self, words: Words) -> None:
         """Have `str(error)` use a front door's words. Of several doors, the first counts."""
