@@ -19,7 +19,7 @@ from tailrace.cli.main import main
 try:
     main()
 finally:
-    print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+    print(*sys.modules, file=sys.stderr)
 """
 
 
@@ -35,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def loaded_by(*arguments: str) -> tuple[str, set[str]]:
-    """What a command prints, and the packages that its process has imported at its end."""
+    """What a command prints, and the modules that its process has imported at its end."""
     ran = subprocess.run(
         [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=True
     )
@@ -50,27 +50,25 @@ def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     ],
 )  # fmt: skip
 def test_a_list_loads_no_engine(place: str, command: str, shows: str) -> None:
-    for form in ("text", "json"):
-        printed, packages = loaded_by(command, "--lake", place, "--output", form)
-        assert shows in printed or (form == "json" and printed == "[]\n")
-        assert "sqlalchemy" in packages
-        assert packages & ENGINES == set()
+    printed, modules = loaded_by(command, "--lake", place)
+    assert shows in printed
+    assert "sqlalchemy" in modules
+    assert modules & {*ENGINES, "sqlalchemy.dialects.postgresql"} == set()
 
 
 def test_help_loads_no_catalog_either() -> None:
-    printed, packages = loaded_by("--help")
+    printed, modules = loaded_by("--help")
     assert "tables" in printed
-    assert packages & {*ENGINES, "sqlalchemy"} == set()
+    assert modules & {*ENGINES, "sqlalchemy"} == set()
 
 
 def test_a_command_that_needs_an_engine_is_seen_to_load_it(place: str) -> None:
-    printed, packages = loaded_by("sql", "--lake", place, "--command", "SHOW TABLES")
+    printed, modules = loaded_by("sql", "--lake", place, "--command", "SHOW TABLES")
     assert "main.orders" in printed
-    assert {"pyarrow", "sqlglot"} <= packages
+    assert {"pyarrow", "sqlglot"} <= modules
 
 
 def test_the_package_alone_loads_no_catalog() -> None:
     names = "import sys, tailrace; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, check=True)
-    packages = {name.partition(".")[0] for name in ran.stdout.split()}
-    assert packages & {*ENGINES, "sqlalchemy"} == set()
+    assert set(ran.stdout.split()) & {*ENGINES, "sqlalchemy"} == set()

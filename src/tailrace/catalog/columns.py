@@ -1,4 +1,4 @@
-"""The column types of the catalog's tables, and since when a table is there.
+"""The column types and indexes of the catalog's tables, and since when a table is there.
 
 Every table is defined once, by the layer that owns it, and all SQL is built from these definitions.
 """
@@ -6,10 +6,15 @@ Every table is defined once, by the layer that owns it, and all SQL is built fro
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex
 from sqlalchemy.types import TypeDecorator, TypeEngine
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.compiler import DDLCompiler
 
 Int = sa.BigInteger
 Text = sa.String
@@ -47,3 +52,25 @@ def since(version: int) -> dict[str, int]:
 def span() -> tuple[sa.Column[int], sa.Column[int]]:
     """The life of a row: visible at snapshots s with begin <= s < end."""
     return sa.Column("begin_snapshot", Int), sa.Column("end_snapshot", Int)
+
+
+class PartialIndex(sa.Index):
+    """A unique index of the rows for which a condition holds.
+
+    SQLAlchemy's own way names the condition once for each dialect, and imports them all.
+    """
+
+    def __init__(self, name: str, *columns: Any, where: sa.ColumnElement[bool]) -> None:
+        super().__init__(name, *columns, unique=True)
+        self.where = where
+
+
+@compiles(CreateIndex)
+def _create_index(create: CreateIndex, compiler: DDLCompiler, **options: Any) -> str:
+    text: str = compiler.visit_create_index(create, **options)  # type: ignore[no-untyped-call]
+    if not isinstance(create.element, PartialIndex):
+        return text
+    where = compiler.sql_compiler.process(
+        create.element.where, include_table=False, literal_binds=True
+    )
+    return f"{text} WHERE {where}"

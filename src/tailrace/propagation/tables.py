@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int, Text, Time, since
+from tailrace.catalog.columns import Int, PartialIndex, Text, Time, since
 from tailrace.catalog.metadata import own_metadata
 from tailrace.catalog.part import Part, new_views
 from tailrace.propagation.system_views import system_views
@@ -54,15 +54,12 @@ job = sa.Table(
     sa.Index("tailrace_ix_job_lsn", "lsn"),
     info=since(2),
 )
-_not_dropped = job.c.dropped_at.is_(None)
-sa.Index(
+PartialIndex(
     "tailrace_ix_job_name",
     job.c.tenant,
     job.c.home,
     sa.func.lower(job.c.name),
-    unique=True,
-    sqlite_where=_not_dropped,
-    postgresql_where=_not_dropped,
+    where=job.c.dropped_at.is_(None),
 )
 job_source = sa.Table(
     "tailrace_job_source",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int, Text, Time, since
+from tailrace.catalog.columns import Int, PartialIndex, Text, Time, since
 from tailrace.catalog.part import Part
 
 metadata = sa.MetaData()
@@ -68,13 +68,10 @@ output = sa.Table(
     sa.Column("owned", Int, nullable=False),
     info=since(2),
 )
-_owned = output.c.owned == sa.literal_column("1")
-sa.Index(
+PartialIndex(
     "tailrace_ix_job_output",
     output.c.table_id,
-    unique=True,
-    sqlite_where=_owned,
-    postgresql_where=_owned,
+    where=output.c.owned == sa.literal_column("1"),
 )
 task = sa.Table(
     "tailrace_task",
@@ -126,14 +123,11 @@ commit = sa.Table(
     sa.Index("tailrace_ix_commit_snapshot", "snapshot"),
     info=since(8),
 )
-_is_keyed = commit.c.idempotency_key.is_not(None)
-sa.Index(
+PartialIndex(
     "tailrace_ix_commit_key",
     commit.c.tenant,
     commit.c.idempotency_key,
-    unique=True,
-    sqlite_where=_is_keyed,
-    postgresql_where=_is_keyed,
+    where=commit.c.idempotency_key.is_not(None),
 )
 
 _SNAPSHOTS = """
