@@ -1,17 +1,17 @@
-"""Sums and averages that are kept up: what is added up for them, and what they give.
+"""Sums and averages that are maintained: what is stored for them, and what they give.
 
-Always true: what is made of a sum and a count is what Spark's own function gives, to the last bit.
-Where that cannot be told (`doubts`), the group is computed anew.
+Always true: a value derived from a sum and a count equals that of Spark's own function, to the
+last bit. Where that is not certain (`doubts`), the group is recomputed.
 
-- Whole numbers are summed up as decimals: on the way a sum may be larger than it is in the end,
-  and the least number of a type has no positive twin.
+- Whole numbers are summed as decimals: a sum may be larger on the way than in the end, and the
+  least number of a type has no positive twin.
 - Spark averages whole numbers as doubles. That is exact in any order as long as no sum on the way
-  can be larger than 2^53: the sum of all absolute values, of rows that are gone too, is kept to
-  tell (`spread`).
-- Spark divides a decimal sum to 39 places, and then rounds to the average's. Our quotient has
-  thirteen places more than the sum, and so nine more than the average. Two ways of rounding differ
-  only where a quotient is nearer to a half than those places show, but is none; with a count of
-  nine digits it cannot be.
+  can exceed 2^53; to know, the sum of all absolute values is kept, those of deleted rows included
+  (`spread`).
+- Spark divides a decimal sum to 39 places, and then rounds to the places of the average. Our
+  quotient has thirteen places more than the sum, so nine more than the average. The two ways of
+  rounding differ only if a quotient is closer to a half than those places show, without being
+  one; with a count of nine digits it cannot be.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tailrace.views.query.scope import column_of
 Types = Mapping[str, pa.DataType]
 
 _DOUBLE = pa.float64()
-# Every whole number, and sums of them.
+# Types for every whole number, and for sums of them.
 _WHOLE, _SUM = pa.decimal128(20, 0), pa.decimal128(30, 0)
-# A sum, and a count, whose quotient has thirteen places more than the sum.
+# The digits of a sum, and the type of a count, whose quotient has thirteen places more.
 _SUM_DIGITS, _COUNT = 25, pa.decimal128(12, 0)
 _MOST_ROWS = 10**9
-_EXACT = 2**52  # half of what doubles can count to: the spread is a sum of doubles itself
+_EXACT = 2**52  # half of where doubles stop counting: the spread is a sum of doubles itself
 
 
 def _cast(tree: exp.Expr, kind: pa.DataType) -> exp.Expr:
@@ -45,30 +45,30 @@ def _number(value: int) -> exp.Expr:
 
 
 def summand(call: Call, types: Types) -> exp.Expr:
-    """What is added up."""
+    """What is summed."""
     argument = call.argument.copy()
     return _cast(argument, _DOUBLE) if types.get(call.source.name) == _DOUBLE else argument
 
 
 def signed_summand(call: Call, types: Types) -> exp.Expr:
-    """The same where it may be taken away, too."""
+    """The same, where it may also be subtracted."""
     if types.get(call.total or "") == pa.int64():
         return _cast(call.argument.copy(), _WHOLE)
     return summand(call, types)
 
 
 def wide(total: exp.Expr, kind: pa.DataType | None) -> exp.Expr:
-    """A stored sum, as what is added to it."""
+    """A stored sum, in the type of what is added to it."""
     return _cast(total, _SUM) if kind == pa.int64() else total
 
 
 def spread(call: Call) -> exp.Expr:
-    """What is added up for the spread."""
+    """What is summed for the spread."""
     return exp.Abs(this=_cast(call.argument.copy(), _DOUBLE))
 
 
 def from_states(call: Call, types: Types) -> exp.Expr:
-    """An average of a sum and a count; NULL without values, or in doubt."""
+    """The average from a sum and a count; NULL without values, or in doubt."""
     count = column_of(call.count or "")
     total: exp.Expr = column_of(call.total or "")
     kind, held = types.get(call.source.name), types.get(call.total or "")
@@ -84,7 +84,7 @@ def from_states(call: Call, types: Types) -> exp.Expr:
 
 
 def doubts(call: Call, types: Types) -> list[exp.Expr]:
-    """When an average cannot be told from its sum and count."""
+    """Conditions on which an average is not certain from its sum and count."""
     kind, held = types.get(call.source.name), types.get(call.total or "")
     if kind is None or held is None:
         return []
@@ -96,9 +96,9 @@ def doubts(call: Call, types: Types) -> list[exp.Expr]:
     if whole < 1:  # no digit is left before the point
         return [exp.true()]
     total, count = column_of(call.total or ""), column_of(call.count or "")
-    found: list[exp.Expr] = [exp.GTE(this=count, expression=_number(_MOST_ROWS))]
+    conditions: list[exp.Expr] = [exp.GTE(this=count, expression=_number(_MOST_ROWS))]
     if held.precision - held.scale > whole:
         most = _cast(exp.Literal.string(str(10**whole - 1)), held)
-        found.append(exp.GT(this=total, expression=most))
-        found.append(exp.LT(this=total.copy(), expression=exp.Neg(this=most.copy())))
-    return found
+        conditions.append(exp.GT(this=total, expression=most))
+        conditions.append(exp.LT(this=total.copy(), expression=exp.Neg(this=most.copy())))
+    return conditions

@@ -1,8 +1,8 @@
 """When two values of a view's column are the same value.
 
-SQL's `<=>` is not enough to find the stored row that a change takes away: it takes 0.0 for -0.0,
-which users can tell apart, and it refuses maps. So a value is looked for by something that can be
-compared (`comparable`), and among those that are equal, by what else they show (`shown_apart`).
+SQL's `<=>` is not enough to find the stored row that a change deletes: it takes 0.0 for -0.0,
+which users can tell apart, and it refuses maps. So rows are matched by a form of the value that
+can be compared (`comparable`), and equal ones are told apart by `shown_apart`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tailrace.spark_sql import types
 
 
 def has_map(kind: pa.DataType) -> bool:
-    """Whether values of a type are maps, or have some inside."""
+    """Whether values of a type are or contain maps."""
     return _has(kind, pa.types.is_map)
 
 
 def has_floats(kind: pa.DataType) -> bool:
-    """Whether values of a type are floating-point numbers, or have some inside."""
+    """Whether values of a type are or contain floating-point numbers."""
     return _has(kind, pa.types.is_floating)
 
 
@@ -29,7 +29,7 @@ def _has(kind: pa.DataType, test: object) -> bool:
 
 
 def comparable(tree: exp.Expr, kind: pa.DataType, depth: int = 0) -> exp.Expr:
-    """A value as one that Spark compares and groups by: a map as the list of its entries."""
+    """A value in a form that Spark compares and groups by: a map as the list of its entries."""
     if not has_map(kind):
         return tree
     name = exp.to_identifier(f"x{depth}")
@@ -53,17 +53,16 @@ def comparable(tree: exp.Expr, kind: pa.DataType, depth: int = 0) -> exp.Expr:
     for number, field in enumerate(kind):
         value = comparable(part(tree.copy(), field.name), field.type, depth + 1)
         fields += [exp.Literal.string(f"f{number}"), value]
-    made = exp.Anonymous(this="named_struct", expressions=fields)
-    # Of NULL, the fields would be NULLs: another value.
+    struct = exp.Anonymous(this="named_struct", expressions=fields)
+    # The fields of a NULL would be NULLs: another value.
     missing = exp.Is(this=tree.copy(), expression=exp.Null())
-    return exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=made)
+    return exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=struct)
 
 
 def shown_apart(tree: exp.Expr, kind: pa.DataType) -> exp.Expr | None:
-    """What tells values apart that compare as equal; None where nothing can.
+    """What tells values apart that compare as equal; None if nothing can.
 
-    Zeros have signs, and 1 divided by them has: a power, because a division by zero may be an
-    error.
+    Zeros have signs, and so has 1 divided by them. It is a power, since division by zero may fail.
     """
     if not has_floats(kind):
         return None

@@ -1,16 +1,16 @@
-"""How a view is stored: which columns its table has, and which way its rows can be kept up.
+"""How a view is stored: the columns of its table, and the way in which its rows are maintained.
 
 A view's table holds the columns that users see and, hidden, what the next refresh needs. Users
 see it through a reader's query that leaves those out:
 
 - `MERGE`: the query ends in sums, counts, averages, minima and maxima by group. Every group is a
-  row, with its counts and sums beside what the query makes of them; `_tailrace_visible` says
-  whether HAVING lets it be seen.
-- `KEYS`: rows are replaced by the values of some columns: another aggregate's groups, or columns
-  beside which a value may differ in the last bit when it is computed again.
+  row, with its counts and sums beside what the query derives from them; `_tailrace_visible` says
+  whether it passes HAVING.
+- `KEYS`: rows are replaced by the values of some columns: the groups of another aggregate, or all
+  columns but those that may differ in the last bit when recomputed.
 - `BAG`: rows come and go by their values.
 
-A LIMIT at the end is left to the reader, so that the rows behind it are there when they move up.
+A LIMIT at the end is left to the reader, so the rows behind it are there when they move up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROWS = f"{OWN_PREFIX}rows"
 
 
 class Way(StrEnum):
-    """How a stored view's rows are kept up."""
+    """How the rows of a stored view are maintained."""
 
     MERGE = "merge"
     KEYS = "keys"
@@ -59,7 +59,7 @@ class StoredColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """An aggregate function that is kept up by what is stored of it."""
+    """An aggregate function that is maintained by states that are stored."""
 
     source: Aggregation
     total: str | None = None  # a sum, 0 without values
@@ -85,7 +85,7 @@ class Layout:
     root: Node  # the query without what is left to the reader
     columns: tuple[StoredColumn, ...]
     limit: Limit | None = None
-    # MERGE: the groups, what is stored of each function, and what the query makes of them.
+    # MERGE: the groups, the states of each function, and what the query derives from them.
     groups: Aggregate | None = None
     calls: tuple[Call, ...] = ()
     values: tuple[tuple[str, exp.Expr], ...] = ()
@@ -102,7 +102,7 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether what is stored is just what the query gives, with nothing left open."""
+        """Whether the stored table is the query's result, down to the last row and column."""
         return (
             self.way is not Way.MERGE
             and self.limit is None
@@ -154,7 +154,7 @@ def layout_of(query: Query) -> Layout:
 def _over_groups(
     root: Node,
 ) -> tuple[Aggregate | None, dict[str, exp.Expr], list[exp.Expr]]:
-    """The aggregate that a query ends in, its columns in terms of that, and conditions on it."""
+    """The aggregate that a query ends in, the query's columns over it, and conditions on it."""
     values: dict[str, exp.Expr] = {name: column_of(name) for name in root.columns}
     conditions: list[exp.Expr] = []
     node = root
@@ -219,7 +219,7 @@ def _merged(
         calls.append(Call(source=source, **states))
     if conditions:
         hidden.append((VISIBLE, VISIBLE))
-    # A key that is shown as it is, is not stored twice: the shown column stands for it.
+    # A key that is shown unchanged is not stored twice: the shown column stands for it.
     first: dict[str, str] = {}
     for column in shown:
         value = values[column.column]
@@ -230,13 +230,13 @@ def _merged(
         replace(column, column=stands_for.get(column.column, column.column)) for column in shown
     ]
     columns = [*shown, *(StoredColumn(name=n, column=c, hidden=True) for n, c in hidden)]
-    made = {column.column for column in shown} - set(groups.keys)
+    computed = {column.column for column in shown} - set(groups.keys)
     renamed_limit = limit
     if limit is not None:
         own = {
             name: column_of(value.name)
             for name, value in values.items()
-            if isinstance(value, exp.Column) and value.name in groups.keys and name not in made
+            if isinstance(value, exp.Column) and value.name in groups.keys and name not in computed
         }
         renamed_limit = replace(limit, order=tuple(renamed(tree, own) for tree in limit.order))
     return Layout(
@@ -246,7 +246,7 @@ def _merged(
         limit=renamed_limit,
         groups=groups,
         calls=tuple(calls),
-        values=tuple((name, values[name]) for name in values if name in made),
+        values=tuple((name, values[name]) for name in values if name in computed),
         visible=all_of(conditions) if conditions else None,
     )
 
@@ -258,7 +258,7 @@ def _keyed(
     keys: list[str],
     reason: str,
 ) -> Layout:
-    """Rows are replaced by group: the keys are stored, too, if the query does not show them."""
+    """Rows are replaced by group, so keys that the query does not show are stored as well."""
     node = _passing(root, keys)
     names = {key: column for column, key in _passed(node, keys).items()}
     known = {column.column for column in shown}
@@ -281,7 +281,7 @@ def _keyed(
 
 
 def _passing(node: Node, keys: list[str]) -> Node:
-    """The same node, with columns of the aggregate below it among its own."""
+    """The same node, which also passes on the keys of the aggregate below it."""
     if isinstance(node, Filter):
         below = _passing(node.input, keys)
         return replace(node, input=below, columns=below.columns)
@@ -300,7 +300,7 @@ def _passing(node: Node, keys: list[str]) -> Node:
 
 
 def _passed(node: Node, keys: list[str]) -> dict[str, str]:
-    """Columns of a node, and the key of the aggregate that each of them is."""
+    """Columns of a node that are keys of the aggregate below it, with these keys."""
     if isinstance(node, Filter):
         return _passed(node.input, keys)
     if isinstance(node, Project):

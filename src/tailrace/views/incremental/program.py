@@ -1,13 +1,13 @@
 """A program: the named steps that compute how a result changes.
 
-Owned here: the names of what a program reads, and the steps. For a source number n, `new_n` and
-`old_n` are its rows at both ends of the range, and `delta_n` what was inserted (`_w` = 1) and
+Owned here: the names of what a program reads, and its steps. For source number n, `new_n` and
+`old_n` are its rows at the two ends of the range, and `delta_n` what was inserted (`_w` = 1) and
 deleted (`_w` = -1) between. The rules (`rules/`) build queries over these names; a `Builder`
 keeps the steps that several of them share.
 
-What a rule asks for of a node is a step of its own, however often it is asked for, so a program
-grows with the plan and not with the number of ways through it. A step that is used once is part of
-its user in the end (`inlined`).
+Whatever rules ask of a node is one step, however often they ask, so a program grows with the plan
+and not with the number of paths through it. A step that is used once becomes part of its user in
+the end (`inlined`).
 
 Always true: the value of a step is a bag of rows, whoever computes it and when. So a step can be
 computed first and kept, or be part of one large query: `execution` decides.
@@ -38,8 +38,8 @@ from tailrace.views.query.trees import (
 )
 
 WEIGHT = "_w"
-# How deep SELECTs are in each other, at most, where a step has become part of its user: engines
-# and the writer of SQL go down by recursion.
+# The deepest nesting of SELECTs up to which a step becomes part of its user: engines and the writer
+# of SQL walk trees by recursion.
 _MOST_NESTED = 20
 
 
@@ -52,15 +52,15 @@ class End(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
-    """What programs read of a source: its rows at one end of the range, or what came and went."""
+    """What programs read of a source: its rows at one end of the range, or its delta."""
 
     source: str
     number: int  # of the source
-    end: End | None = None  # None for what came and went, with `_w`
+    end: End | None = None  # None: the delta, with `_w`
 
     @property
     def name(self) -> str:
-        """What queries call it."""
+        """Its name in queries."""
         return f"{self.end or 'delta'}_{self.number}"
 
 
@@ -76,13 +76,13 @@ def leaves_of(sources: Iterable[str]) -> dict[str, Leaf]:
 
 @dataclass(frozen=True, kw_only=True)
 class Within:
-    """Only rows whose columns have values that are in a relation of keys."""
+    """Only rows whose columns have values from a relation of keys."""
 
     keys: str
     pairs: tuple[tuple[str, str], ...]  # a column of the node, a column of the keys
 
     def on(self, names: Mapping[str, str]) -> Within | None:
-        """The same for other columns; None if none of these columns is among them."""
+        """The same under other names; None if no column has one."""
         pairs = tuple((names[own], key) for own, key in self.pairs if own in names)
         return Within(keys=self.keys, pairs=pairs) if pairs else None
 
@@ -97,7 +97,7 @@ class Relation:
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The different values of some columns: few, as a rule, and worth knowing before the rest."""
+    """The distinct values of some columns: usually few, and worth knowing before the rest."""
 
     name: str
     query: exp.Query
@@ -114,7 +114,7 @@ class Fetch:
     own: str  # the field
     keys: str
     key: str  # the column of the keys
-    fields: set[str] = field(default_factory=set)  # that are wanted
+    fields: set[str] = field(default_factory=set)  # to read
 
 
 Step = Relation | Keys | Fetch
@@ -122,14 +122,14 @@ Step = Relation | Keys | Fetch
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Steps in an order in which each uses only those before it, and the query that ends it."""
+    """Steps, each of which uses only those before it, and the query that ends them."""
 
     steps: tuple[Step, ...]
     query: exp.Query
     sources: tuple[str, ...]  # in the order of their numbers
 
     def leaf(self, source: str, end: End | None) -> Leaf:
-        """What it reads of a source."""
+        """A leaf of one of its sources."""
         return Leaf(source=source, number=self.sources.index(source), end=end)
 
     def trees(self) -> list[exp.Query]:
@@ -145,30 +145,30 @@ class Program:
 
 
 def inlined(steps: Sequence[Step], query: exp.Query) -> tuple[list[Step], exp.Query]:
-    """The same with each relation that is used once as a part of its user; takes the trees.
+    """The same, with relations that are used once as parts of their users; takes the trees.
 
-    So an engine sees as much at once as it can, and what is used more often is computed once.
+    So an engine sees as much at once as possible, and computes only once what is used more often.
     """
     trees = [query, *(step.query for step in steps if not isinstance(step, Fetch))]
-    uses = Counter(found.name for tree in trees for found, _ in tables_in(tree))
+    uses = Counter(relation.name for tree in trees for relation, _ in tables_in(tree))
     bodies: dict[str, tuple[exp.Query, int]] = {}
     left: list[Step] = []
     for step in steps:
         if isinstance(step, Fetch):
             left.append(step)
             continue
-        made, depth = _with_bodies(step.query, bodies)
+        body, depth = _with_bodies(step.query, bodies)
         if isinstance(step, Relation) and uses[step.name] == 1 and depth < _MOST_NESTED:
-            bodies[step.name] = made, depth
+            bodies[step.name] = body, depth
         else:
-            left.append(replace(step, query=made))
+            left.append(replace(step, query=body))
     return left, _with_bodies(query, bodies)[0]
 
 
 def _with_bodies(
     query: exp.Query, bodies: Mapping[str, tuple[exp.Query, int]]
 ) -> tuple[exp.Query, int]:
-    """A query with some relations written out, and how deep SELECTs are in it then."""
+    """A query with some relations written out, and how deep its SELECTs are nested then."""
     deepest = 0
     for one, depth in list(tables_in(query)):
         body, more = bodies.get(one.name, (None, 0))
@@ -186,7 +186,7 @@ def _with_bodies(
 
 
 def _shows_all(user: exp.Select, body: exp.Query) -> bool:
-    """Whether a SELECT is nothing but a relation, and the relation's query can take its place."""
+    """Whether a SELECT only shows a relation, and the relation's query can take its place."""
     if {name for name, value in user.args.items() if value} != {"expressions", "from_"}:
         return False
     if not isinstance(body, exp.Select) and isinstance(user.parent, exp.SetOperation):
@@ -196,7 +196,7 @@ def _shows_all(user: exp.Select, body: exp.Query) -> bool:
 
 
 class Builder:
-    """Builds the queries of one refresh, and of those a program: the last that is asked of it."""
+    """Builds the queries of one refresh, and finally makes a program of them."""
 
     def __init__(
         self,
@@ -210,10 +210,10 @@ class Builder:
         self._sources = tuple(sources)
         self.changed = frozenset(changed)
         self.source_keys = dict(keys or {})
-        # Whether what has been read of one input limits what is read of the next.
+        # Whether the rows read of one input limit what is read of the next.
         self.sideways = sideways
         self._steps: dict[str, Step] = {}  # each uses only those before it
-        # Names of steps, by what they are for or what they say.
+        # The names of steps, by what they are for or by their queries.
         self._names: dict[Hashable, str] = {}
         self._narrow: dict[tuple[Node, frozenset[str]], Node] = {}
 
@@ -231,8 +231,8 @@ class Builder:
     ) -> exp.Query:
         """The rows of a node at one end; with `within`, at least those that have the keys.
 
-        Rows beside those may be among them, but then as often as without the limit. `columns`: no
-        others are wanted.
+        Other rows may be among them, but then as often as without the limit. `columns` are those
+        that are needed; None for all.
         """
         from tailrace.views.incremental.rules import rule_of
 
@@ -251,7 +251,7 @@ class Builder:
         return whole(name, node.columns)
 
     def delta(self, node: Node, columns: Iterable[str] | None = None) -> exp.Query | None:
-        """What came and went of a node's rows, with `_w`; None if nothing can have."""
+        """The change of a node's rows, with `_w`; None if there can be none."""
         from tailrace.views.incremental.rules import rule_of
 
         if not self.is_changed(node):
@@ -263,7 +263,7 @@ class Builder:
         return whole(name, [*node.columns, WEIGHT])
 
     def touched(self, node: Node, columns: Sequence[str]) -> list[exp.Query]:
-        """Queries for the values of columns in all rows of a node that came or went, at least."""
+        """Queries for the values of columns in all rows of a node that came or went, or in more."""
         from tailrace.views.incremental.rules import rule_of
 
         if not self.is_changed(node):
@@ -272,32 +272,32 @@ class Builder:
         queries = rule_of(node).touched(self, node, unique)
         if len(unique) == len(columns):
             return queries
-        # The same column twice, as two of a node above: under names of their own.
-        made: list[exp.Query] = []
+        # The same column twice, for two of a node above: give each a name of its own.
+        renamed: list[exp.Query] = []
         for query in queries:
             names = [item.alias_or_name for item in query.selects]
             shown = [
                 exp.alias_(column_of(names[unique.index(column)]), f"x{n}", copy=False)
                 for n, column in enumerate(columns)
             ]
-            made.append(select(shown, sub(query)))
-        return made
+            renamed.append(select(shown, sub(query)))
+        return renamed
 
     def tells(self, node: Node, columns: Sequence[str]) -> bool:
-        """Whether those queries need nothing but the changes of sources."""
+        """Whether `touched` needs nothing but the changes of sources."""
         from tailrace.views.incremental.rules import rule_of
 
         unique = list(dict.fromkeys(columns))
         return not self.is_changed(node) or rule_of(node).tells(self, node, unique)
 
     def tells_all(self, node: Node) -> bool:
-        """The same for what came and went of a node's rows."""
+        """Whether `delta` needs nothing but the changes of sources."""
         from tailrace.views.incremental.rules import rule_of
 
         return not self.is_changed(node) or rule_of(node).tells_all(self, node)
 
     def _narrowed(self, node: Node, columns: Iterable[str]) -> Node:
-        """A node of which only some columns are wanted."""
+        """A node with only some of its columns."""
         key = (node, frozenset(columns))
         if key not in self._narrow:
             self._narrow[key] = pruned(node, set(columns))
@@ -306,7 +306,7 @@ class Builder:
     # --- steps ------------------------------------------------------------------------------
 
     def relation(self, what: Hashable, make: Callable[[], exp.Query], hint: str = "r") -> str:
-        """The name of a query, which is made when it is first asked for."""
+        """The name of a query, which is built when it is first asked for."""
         if what not in self._names:
             query = make()
             name = self._new_name(what, hint)
@@ -314,7 +314,7 @@ class Builder:
         return self._names[what]
 
     def keys(self, parts: Sequence[exp.Query], count: int) -> str:
-        """The name of the different values that some queries have, in columns k0, k1, …."""
+        """The name of the distinct values of some queries, in columns k0, k1, …."""
         columns = tuple(f"k{n}" for n in range(count))
         unique = {shape(part): part for part in parts}
         what = ("k", *unique)
@@ -348,14 +348,14 @@ class Builder:
         return step.name
 
     def leaf(self, source: str, end: End | None) -> exp.Table:
-        """A source's rows at one end; without an end, what came and went."""
+        """A source's rows at one end; without an end, its delta."""
         return table(Leaf(source=source, number=self._sources.index(source), end=end).name)
 
     def _new_name(self, what: Hashable, hint: str) -> str:
         return self._names.setdefault(what, f"{hint}{len(self._names)}")
 
     def program(self, query: exp.Query, also: Iterable[str] = ()) -> Program:
-        """The steps that a query needs, and the query; `also` names steps that are wanted too."""
+        """A query with the steps that it needs, and the steps in `also`."""
         needed: set[str] = set()
         waiting = [*names_in(query), *also]
         while waiting:

@@ -1,10 +1,10 @@
-"""How a change of a query's result is brought into the stored table.
+"""How a change of a query's result changes the stored table.
 
-Owned here: the queries that end a program. Each gives rows of `_tailrace_file` and
-`_tailrace_pos`, the place of a stored row that goes; `_tailrace_count`, how often the row beside
-it comes (0 for none); `_tailrace_again`, whether its group has to be computed anew; and the stored
-table's columns. They read `stored`: the stored rows with their places, all of them or at least
-those that the change can touch.
+Owned here: the queries that end a program. Their rows have `_tailrace_file` and `_tailrace_pos`,
+the address of a stored row that goes; `_tailrace_count`, how often the row beside it comes (0 for
+none); `_tailrace_again`, whether its group has to be recomputed; and the stored table's columns.
+They read `stored`: the stored rows with their addresses, all or at least those that the change can
+touch.
 
 Long because the ways to apply a change (append, merge groups, replace keys or rows) share one form
 of result, and are read side by side.
@@ -33,9 +33,9 @@ COUNT, AGAIN = f"{OWN_PREFIX}count", f"{OWN_PREFIX}again"
 STORED, GROUPS_AGAIN, ALL = "stored", "again", "everything"
 # The types of the stored table's columns, and of averages, by what programs call them.
 Types = Mapping[str, pa.DataType]
-# Whether a stored row looks unlike the one that goes.
+# Prefix of columns that say whether a stored row looks unlike the one that goes.
 UNLIKE = "_u"
-# In a merge: what tells the change from what is stored, and the extreme that is stored.
+# In a merge: what tells the change from the stored states, the stored extreme, and the deleted one.
 _CHANGES, _KEPT, _GONE = f"{OWN_PREFIX}changes", "_kept", "_gone"
 
 
@@ -59,7 +59,7 @@ def _greater(tree: exp.Expr, value: int) -> exp.Expr:
 
 
 def all_rows(b: Builder, layout: Layout, types: Types, within: Within | None = None) -> exp.Query:
-    """The stored table's rows as the query at the end of the range gives them."""
+    """The rows that the stored table should have, by the query at the end of the range."""
     if layout.way is not Way.MERGE:
         query = b.rows(layout.root, End.NEW, within)
         return from_query(only_with(query, within, layout.root.columns), layout.names)
@@ -77,14 +77,14 @@ def all_rows(b: Builder, layout: Layout, types: Types, within: Within | None = N
         if call.total is not None:
             total: exp.Expr = exp.Sum(this=averages.summand(call, types))
             if within is not None and types.get(call.total) == pa.int64():
-                # In any order: Spark's own sum may overflow on the way to one that fits.
+                # Exact in any order: Spark's own sum may overflow on the way to one that fits.
                 summand = averages.signed_summand(call, types)
                 total = exp.cast(exp.Sum(this=summand), "bigint", dialect="spark")
             states.append(exp.alias_(total, call.total, copy=False))
         if call.spread is not None:
             states.append(exp.alias_(exp.Sum(this=averages.spread(call)), call.spread, copy=False))
         if isinstance(call.source.call, exp.Avg):
-            # By Spark itself: what is made of a sum and a count has to equal this.
+            # Spark's own, which the value derived from a sum and a count has to equal.
             shown.append(call.source.name)
             states.append(exp.alias_(call.source.call.copy(), call.source.name, copy=False))
     grouped: exp.Query = exp.select(*items(groups.keys), *states).from_(sub(below), copy=False)
@@ -105,7 +105,7 @@ def _state_names(layout: Layout) -> list[str]:
 def _finished(
     layout: Layout, results: Mapping[str, exp.Expr], states: exp.Query, extra: Sequence[str] = ()
 ) -> exp.Select:
-    """What the query makes of the groups' states, beside those states."""
+    """The groups' states, and what the query derives from them."""
     computed = dict(layout.values)
     values = []
     for name in layout.names:
@@ -121,7 +121,7 @@ def _finished(
 
 
 def _result(call: Call, types: Types | None = None) -> exp.Expr:
-    """What a function gives, in terms of its states."""
+    """What a function gives, from its states."""
     if call.extreme is not None:
         return column_of(call.extreme)
     if isinstance(call.source.call, exp.Count):
@@ -138,14 +138,14 @@ def _result(call: Call, types: Types | None = None) -> exp.Expr:
 
 
 def full(layout: Layout, rows: exp.Query, types: Types) -> exp.Query:
-    """The difference between all rows and what is stored."""
+    """The difference between all rows and the stored ones."""
     new = with_weight(rows, layout.names, 1)
     old = with_weight(from_query(exp.to_table(STORED), layout.names), layout.names, -1)
     return _apply(layout, union_all([new, old]), types)
 
 
 def change(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
-    """What comes and goes by the layout's way; None if nothing can have changed."""
+    """What comes and goes, by the layout's way; None if nothing can have changed."""
     if layout.way is Way.MERGE:
         return _merge(b, layout, types)
     if layout.way is Way.KEYS:
@@ -161,7 +161,7 @@ def appended(b: Builder, layout: Layout) -> exp.Query | None:
 
 
 def stored_limit(b: Builder, layout: Layout, types: Types) -> tuple[str, str] | None:
-    """A column of the stored table and a step of keys: stored rows beside those are not needed."""
+    """A column of the stored table and a step of keys: only stored rows with these are needed."""
     if layout.way is Way.KEYS:
         return layout.keys[0], affected(b, layout.keys, b.touched(layout.root, layout.keys)).keys
     if layout.groups is not None:
@@ -178,10 +178,9 @@ def stored_limit(b: Builder, layout: Layout, types: Types) -> tuple[str, str] | 
 
 
 def stored_origins(layout: Layout) -> list[tuple[str, str]]:
-    """Columns of the stored table, and the tables' columns that they are passed on from.
+    """Columns of the stored table that pass on columns of tables, with these.
 
-    A stored row that a change touches has, in such a column, a value that the change was computed
-    with.
+    In such a column, a stored row that a change touches has a value from that change.
     """
     if layout.way is Way.KEYS:
         return []
@@ -192,22 +191,22 @@ def stored_origins(layout: Layout) -> list[tuple[str, str]]:
 
 
 def again(b: Builder, layout: Layout, types: Types) -> exp.Query:
-    """The rows of groups that have to be computed anew: those of `again`, in k0, k1, …."""
+    """The rows of the groups to recompute: those in the relation `again`, in k0, k1, …."""
     assert layout.groups is not None
     pairs = tuple((key, f"k{n}") for n, key in enumerate(layout.groups.keys))
     return all_rows(b, layout, types, Within(keys=GROUPS_AGAIN, pairs=pairs) if pairs else None)
 
 
 def again_keys(layout: Layout) -> tuple[str, ...]:
-    """The columns that tell such a group."""
+    """The columns that identify such a group."""
     assert layout.groups is not None
     return layout.groups.keys
 
 
 def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
-    """Rows by their values: of equal ones, as many go as were deleted.
+    """Match rows by their values: of equal ones, as many go as were deleted.
 
-    Of stored rows that only compare as equal, those go first that look the same.
+    Of stored rows that compare as equal, those that look the same go first.
     """
     names = layout.names
     comparables = {
@@ -222,7 +221,7 @@ def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
     }
     extra = column_items([*comparables.items(), *looks.items()])
     plain = [c for n, c in enumerate(names) if f"_m{n}" not in comparables]
-    # What cannot be grouped by, or would come out as another value: the same in all of a group.
+    # Columns that cannot be grouped by, or would change their value: the same within a group.
     odd = {
         f"_v{n}": c for n, c in enumerate(names) if {f"_m{n}", f"_l{n}"} & {*comparables, *looks}
     }
@@ -268,7 +267,7 @@ def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
         partition_by=items([*matched, *looks]),
         order=exp.Order(expressions=[exp.Ordered(this=column_of(c)) for c in order]),
     )
-    found = exp.select(
+    numbered = exp.select(
         *items([FILE, POS, WEIGHT, *names]), exp.alias_(number, "place", copy=False)
     ).from_(sub(pairs), copy=False)
     keep = exp.or_(
@@ -283,20 +282,20 @@ def _apply(layout: Layout, delta: exp.Query, types: Types) -> exp.Query:
             exp.alias_(exp.false(), AGAIN, copy=False),
             *items(names),
         )
-        .from_(sub(found), copy=False)
+        .from_(sub(numbered), copy=False)
         .where(keep, copy=False)
     )
 
 
 def _any(column: str, kind: pa.DataType) -> exp.Expr:
-    """The value of rows that all have the same."""
+    """The one value that all rows have."""
     if pa.types.is_floating(kind):
         return exp.Min(this=column_of(column))
     return exp.Anonymous(this="first", expressions=[column_of(column)])
 
 
 def _replace(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
-    """Rows with the affected keys go, and what the query gives for those keys comes."""
+    """Replace the rows with the affected keys by what the query gives for these keys."""
     parts = b.touched(layout.root, layout.keys)
     if not parts:
         return None
@@ -319,9 +318,9 @@ def _replace(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
 
 
 def _merge(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
-    """The states of each group's change and the stored ones, put together.
+    """Merge the states of each group's change with the stored ones.
 
-    By the functions that made them: a sum of sums has all digits, which `+` may not have.
+    By the aggregate functions themselves: a sum of sums has all digits, which `+` may not have.
     """
     groups = layout.groups
     assert groups is not None
@@ -358,7 +357,7 @@ def _merge(b: Builder, layout: Layout, types: Types) -> exp.Query | None:
 
 
 def _changed_states(layout: Layout, types: Types, delta: exp.Query) -> exp.Query:
-    """What a change adds to the states of the groups that it moves."""
+    """What a change adds to the states of the groups that it changes."""
     groups = layout.groups
     assert groups is not None
     came = _greater(column_of(WEIGHT), 0)
@@ -378,7 +377,7 @@ def _changed_states(layout: Layout, types: Types, delta: exp.Query) -> exp.Query
             states.append((call.total, exp.Sum(this=_case(came.copy(), summand, negative))))
             moved.append(exp.NEQ(this=column_of(call.total), expression=_number(0)))
         if call.spread is not None:
-            # Never less: what was added exactly is not taken away exactly.
+            # It never falls: doubles that were added are not subtracted exactly.
             more = _case(came.copy(), averages.spread(call))
             states.append((call.spread, exp.Sum(this=more)))
         if call.extreme is not None:
@@ -422,7 +421,7 @@ def _stored_states(layout: Layout, types: Types) -> list[tuple[str, exp.Expr]]:
 
 
 def _merged_states(layout: Layout, types: Types) -> list[tuple[str, exp.Expr]]:
-    """Both put together: counts and sums are added up, extremes compared."""
+    """The merged states: counts and sums are added, extremes compared."""
     states: list[tuple[str, exp.Expr]] = []
     for name in [ROWS, *(n for c in layout.calls for n in (c.count, c.total, c.spread) if n)]:
         value: exp.Expr = exp.Sum(this=column_of(name))
@@ -438,10 +437,10 @@ def _merged_states(layout: Layout, types: Types) -> list[tuple[str, exp.Expr]]:
 
 
 def _again(layout: Layout, types: Types) -> exp.Expr:
-    """Whether a group has to be computed anew.
+    """Whether a group has to be recomputed.
 
-    A value that went may have been its least or greatest; or its average cannot be told from its
-    sum and count.
+    A deleted value may have been its least or greatest, or its average is not certain from its sum
+    and count.
     """
     doubts: list[exp.Expr] = []
     for call in layout.calls:

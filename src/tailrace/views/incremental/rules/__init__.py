@@ -1,8 +1,8 @@
 """The rules: for each operator, how a change of its inputs changes its rows.
 
 This is the table of all rules. A rule gives three queries for a node: its rows at one end of the
-range (only those with some keys, if asked), what came and went of its rows, and the values of
-some columns in all rows that may have come or gone.
+range (only those with some keys, if asked), the change of its rows, and the values of some columns
+in all rows that may have come or gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Groups: those that a change touches are computed before and after it.
 
-Sums and counts of the whole query need less than that: see `stored_delta`.
+If the whole query ends in sums and counts, less will do: see `stored_delta`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AggregateRule(GroupRule):
 
 
 def affected_groups(b: Builder, node: Aggregate) -> Within:
-    """The groups that a change touches, by the keys that are known from the change alone."""
+    """The groups that a change touches, by the keys that the change alone tells."""
     direct = [key for key in node.keys if b.tells(node.input, [key])]
     if not direct or not b.tells(node.input, direct):
         direct = direct[:1] or list(node.keys)

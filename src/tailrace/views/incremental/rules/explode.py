@@ -15,8 +15,8 @@ class ExplodeRule(Rule):
 
     def rows(self, b: Builder, node: Explode, end: End, within: Within | None) -> exp.Query:
         below = None if within is None else within.on(same_columns(node.input.columns))
-        made = self._over(node, b.rows(node.input, end, below), weight=False)
-        return with_rest(made, within, below, node.columns)
+        rows = self._over(node, b.rows(node.input, end, below), weight=False)
+        return with_rest(rows, within, below, node.columns)
 
     def delta(self, b: Builder, node: Explode) -> exp.Query:
         below = b.delta(node.input)
@@ -27,13 +27,13 @@ class ExplodeRule(Rule):
         return b.tells_all(node.input)
 
     def _over(self, node: Explode, query: exp.Query, *, weight: bool) -> exp.Query:
-        names = [exp.to_identifier(name) for name in node.made]
+        names = [exp.to_identifier(name) for name in node.added]
         lateral = exp.Lateral(
             this=node.call.copy(),
             view=True,
             outer=node.outer or None,
             alias=exp.TableAlias(this=exp.to_identifier("x"), columns=names),
         )
-        made = from_query(query, weighted(node.columns, weight=weight))
-        made.append("laterals", lateral)
-        return made
+        exploded = from_query(query, weighted(node.columns, weight=weight))
+        exploded.append("laterals", lateral)
+        return exploded

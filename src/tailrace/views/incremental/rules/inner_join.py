@@ -2,13 +2,12 @@
 
 Term i joins the change of input i with the inputs before it as they are at the end, and the
 inputs after it as they were at the start; the terms add up to the change of the join. Inputs are
-joined in an order in which each is connected with one before it and, read by the keys that
-were found there, needs not be read as a whole. If many inputs changed, the terms share what is read
-(`_Tree`).
+joined in an order in which each is connected with an earlier one, so that it is read by the keys
+found there and not as a whole. If many inputs changed, the terms share what they read (`_Tree`).
 
-If an input that changed is itself an aggregate or the like, and one column that all inputs with
-changes are joined by is known from their changes, the join is computed before and after for those
-values instead.
+If a changed input is itself an aggregate or the like, and the changes alone tell the values of one
+column that joins all changed inputs, the join is computed before and after for those values
+instead.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tailrace.views.query.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
 from tailrace.views.query.scope import all_of
 from tailrace.views.query.trees import from_query, items, select, sub, table, union_all
 
-# Inputs with changes up to which each term reads what it needs for itself.
+# Up to so many changed inputs, each term reads what it needs for itself.
 _FEW = 2
 _NONE: frozenset[str] = frozenset()
 
@@ -35,7 +34,7 @@ class _Placed:
 
     part: Node
     narrow: bool  # whether a condition leaves few of its rows
-    end: End | None = None  # None for what came and went
+    end: End | None = None  # None: its delta
     limit: Within | None = None
 
     def rows(self, b: Builder, columns: Sequence[str] | None = None) -> exp.Query:
@@ -64,10 +63,10 @@ class _Chain:
 class _Tree:
     """The inputs of a join as a tree in which neighbours are joined by a column of each.
 
-    From one neighbour to the other goes a message: all values of that column that rows on its side
-    have which a change can lead to, whichever input it is of. So a row that a term needs of an
-    input has a value of the message that came to it from where the term's change is, and there are
-    two messages for a pair of neighbours, however many terms.
+    Each neighbour sends the other a message: all values of that column in rows on its side that a
+    change can reach, whichever input changed. So whatever rows a term needs of an input have
+    values from the message that came from the side of the term's change, and a pair of neighbours
+    exchanges two messages, however many terms there are.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class _Tree:
         order: Sequence[Node],
         links: dict[Node, tuple[Node, str, str]],
     ) -> None:
-        """`links`: by input, one before it, and the columns of that and of its own."""
+        """`links` has for an input an earlier one, that one's column, and its own."""
         self._b, self._node = b, node
         # By input and neighbour, the columns that they are joined by.
         self._near: dict[Node, dict[Node, tuple[str, str]]] = {part: {} for part in order}
@@ -86,8 +85,8 @@ class _Tree:
             self._near[other][part] = (theirs, own)
         # By sender and receiver; None if no change leads to the sender.
         self._limits: dict[tuple[Node, Node], Within | None] = {}
-        # Towards the first input, and then away from it. What goes back to where it came from
-        # from there is more than needed, but the same for all receivers.
+        # Towards the first input, then away from it. What is sent back is more than needed, but
+        # the same for all receivers.
         for part in reversed(order[1:]):
             self._send(part, [links[part][0]])
         for part in order:
@@ -114,18 +113,18 @@ class _Tree:
                 continue
             own, theirs = self._near[sender][receiver]
             name = b.relation((self, sender, receivers[0]), every)
-            found = affected(b, [own], [select(items([own]), table(name))])
-            self._limits[sender, receiver] = found.on({own: theirs})
+            limit = affected(b, [own], [select(items([own]), table(name))])
+            self._limits[sender, receiver] = limit.on({own: theirs})
 
     def term(self, changed: Node) -> list[_Placed]:
         """The change of one input, and then what is read of the others."""
         placed = [_Placed(changed, False)]
-        came = {changed: changed}  # where from
+        reached_from = {changed: changed}
         place = self._node.parts.index(changed)
         for one in placed:
             for part in self._near[one.part]:
-                if part not in came:
-                    came[part] = one.part
+                if part not in reached_from:
+                    reached_from[part] = one.part
                     end = End.NEW if self._node.parts.index(part) < place else End.OLD
                     placed.append(_Placed(part, False, end, self._limits[one.part, part]))
         return placed
@@ -143,22 +142,22 @@ class InnerJoinRule(Rule):
         same = node.equal
         chain = _Chain()
         held = {
-            part: found
+            part: limit
             for part in node.parts
-            if (found := self._within(part, within, same)) is not None
+            if (limit := self._within(part, within, same)) is not None
         }
-        # Inputs that have the keys first, of those the ones with the fewest rows.
+        # First the inputs that have the keys, of these the ones with the fewest rows.
         first = sorted(held, key=lambda part: (b.is_changed(part), not _is_narrow(part)))
         for part in self._connected(node, first, narrow=True):
             limit = self._narrower(b, part, chain, same) or held.get(part)
             if limit is None:
                 limit = self._sideways(b, part, chain, same)
             chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
-        made = self._joined(b, node, chain.placed, None)
+        joined = self._joined(b, node, chain.placed, None)
         covered = {own for own, _ in within.pairs} <= {
             c for part in held for c in _all_of(part, same)
         }
-        return made if covered else only_with(made, within, node.columns)
+        return joined if covered else only_with(joined, within, node.columns)
 
     def _within(self, part: Node, within: Within, same: dict[str, frozenset[str]]) -> Within | None:
         own = set(part.columns)
@@ -172,12 +171,12 @@ class InnerJoinRule(Rule):
     def _narrower(
         self, b: Builder, part: Node, chain: _Chain, same: dict[str, frozenset[str]]
     ) -> Within | None:
-        """The keys of an input that a condition has made small, if this one is joined to it."""
+        """The keys of an input that a condition makes small, if this one is joined to it."""
         if not b.sideways:
             return None
         for one in reversed(chain.placed):
-            if one.narrow and (found := self._keys_of(b, part, one, same)) is not None:
-                return found
+            if one.narrow and (limit := self._keys_of(b, part, one, same)) is not None:
+                return limit
         return None
 
     def _sideways(
@@ -186,8 +185,8 @@ class InnerJoinRule(Rule):
         if not b.sideways:
             return None
         for one in reversed(chain.placed):
-            if (found := self._keys_of(b, part, one, same)) is not None:
-                return found
+            if (limit := self._keys_of(b, part, one, same)) is not None:
+                return limit
         return None
 
     def _keys_of(
@@ -213,7 +212,7 @@ class InnerJoinRule(Rule):
         return union_all([self._term(b, node, part) for part in changed])
 
     def _tree(self, b: Builder, node: InnerJoin) -> _Tree | None:
-        """None if an input is not joined to another one by a column of each."""
+        """None if an input is not joined to an earlier one by a column of each."""
         order = self._connected(node, [], narrow=True)
         links: dict[Node, tuple[Node, str, str]] = {}
         for place, part in enumerate(order):
@@ -226,7 +225,7 @@ class InnerJoinRule(Rule):
         return _Tree(b, node, order, links) if len(links) == len(order) - 1 else None
 
     def _common_keys(self, b: Builder, node: InnerJoin, changed: Sequence[Node]) -> Within | None:
-        """Values of a column that all changed inputs are joined by, if changes tell them."""
+        """The values of a column that joins all changed inputs, if the changes tell them."""
         for members in dict.fromkeys(node.equal.values()):
             here = [members & set(part.columns) for part in changed]
             if all(
@@ -251,7 +250,7 @@ class InnerJoinRule(Rule):
         return self._joined(b, node, chain.placed, WEIGHT)
 
     def touched(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> list[exp.Query]:
-        found: list[exp.Query] = []
+        queries: list[exp.Query] = []
         through: list[Node] = []
         for part in node.parts:
             if not b.is_changed(part):
@@ -260,15 +259,15 @@ class InnerJoinRule(Rule):
             names = [node.equal.get(column, frozenset({column})) & own for column in columns]
             if all(names):
                 here = [min(name) for name in names]
-                found += self._touched_narrowly(b, node, part, here) or b.touched(part, here)
+                queries += self._touched_narrowly(b, node, part, here) or b.touched(part, here)
             else:
                 through.append(part)
         if len(through) > _FEW:
             return super().touched(b, node, columns)
         for part in through:
-            # Also with the others as they were before: a term has each at one end only.
-            found += self._touched_through(b, node, part, columns)
-        return found
+            # At both ends of the others: a term has each at one end only.
+            queries += self._touched_through(b, node, part, columns)
+        return queries
 
     def tells(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> bool:
         for part in node.parts:
@@ -288,14 +287,14 @@ class InnerJoinRule(Rule):
     def _touched_narrowly(
         self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
     ) -> list[exp.Query]:
-        """The same, but only where an input that a condition has made small has a partner.
+        """The same, but only for rows with a partner in an input that a condition makes small.
 
-        Nothing if there is no such input: then the columns alone have to do.
+        Nothing if there is no such input.
         """
-        found = self._narrow_partner(b, node, changed, columns)
-        if found is None:
+        partner = self._narrow_partner(b, node, changed, columns)
+        if partner is None:
             return []
-        other, pairs = found
+        other, pairs = partner
         wanted = list(dict.fromkeys([*columns, *pairs]))
         limit = affected(b, wanted, b.touched(changed, wanted))
         keys = {own: key for own, key in limit.pairs if own in pairs}
@@ -306,9 +305,9 @@ class InnerJoinRule(Rule):
     def _narrow_partner(
         self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
     ) -> tuple[Node, dict[str, str]] | None:
-        """An input without changes that a condition has made small, and what it is joined by.
+        """An unchanged input that a condition makes small, and the columns that join it.
 
-        None also if the change does not tell the values of that.
+        None, too, if the change does not tell the values of these columns.
         """
         if changed.is_simple or not b.sideways or len(set(columns)) < len(columns):
             return None
@@ -329,7 +328,7 @@ class InnerJoinRule(Rule):
         self, b: Builder, node: InnerJoin, changed: Node, columns: Sequence[str]
     ) -> list[exp.Query]:
         """Through the inputs between the one that changed and those that have the columns."""
-        found: list[exp.Query] = []
+        queries: list[exp.Query] = []
         same = node.equal
         for end in (End.NEW, End.OLD):
             chain = _Chain([_Placed(changed, True)])
@@ -339,15 +338,15 @@ class InnerJoinRule(Rule):
                     break
                 limit = self._sideways(b, part, chain, same)
                 chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
-            found.append(from_query(self._joined(b, node, chain.placed, None), columns))
+            queries.append(from_query(self._joined(b, node, chain.placed, None), columns))
             if not any(b.is_changed(one.part) for one in chain.placed[1:]):
                 break
-        return found
+        return queries
 
     # --- order and text ---------------------------------------------------------------------
 
     def _connected(self, node: InnerJoin, first: Sequence[Node], *, narrow: bool) -> list[Node]:
-        """All inputs: the given ones first, then each that is joined to one before it."""
+        """All inputs: the given ones first, then each that is joined to an earlier one."""
         order = list(first[:1] if first else node.parts[:1])
         waiting = [part for part in dict.fromkeys((*first, *node.parts)) if part not in order]
         own = {part: set(part.columns) for part in node.parts}
@@ -377,7 +376,7 @@ class InnerJoinRule(Rule):
         if len(placed) == len(node.parts):
             columns = list(node.columns)
         shown = items([*columns, weight] if weight else columns)
-        made = select(shown, sub(placed[0].rows(b), "j0"))
+        joined = select(shown, sub(placed[0].rows(b), "j0"))
         known: set[str] = set()
         waiting = list(zip(node.conditions, node.used, strict=True))
         for number, one in enumerate(placed):
@@ -386,21 +385,21 @@ class InnerJoinRule(Rule):
             waiting = [(condition, used) for condition, used in waiting if not used <= known]
             if number == 0:
                 if ready:
-                    made = made.where(all_of(ready), copy=False)
+                    joined = joined.where(all_of(ready), copy=False)
                 continue
             join = exp.Join(this=sub(one.rows(b), f"j{number}"))
             if ready:
                 join.set("on", all_of(ready))
             else:
                 join.set("kind", "CROSS")
-            made.append("joins", join)
-        return made
+            joined.append("joins", join)
+        return joined
 
 
 def _with_partner(
     limit: Within, rows: exp.Query, pairs: dict[str, str], columns: Sequence[str]
 ) -> exp.Query:
-    """Of keys, the columns of those that rows have."""
+    """The columns of those keys that some rows have."""
     own = dict(limit.pairs)
     same = [
         exp.EQ(
@@ -413,9 +412,9 @@ def _with_partner(
         exp.alias_(exp.column(exp.to_identifier(own[column]), table="k"), column, copy=False)
         for column in columns
     ]
-    made = select(shown, table(limit.keys, "k"))
-    made.append("joins", exp.Join(this=sub(rows), side="LEFT", kind="SEMI", on=all_of(same)))
-    return made
+    query = select(shown, table(limit.keys, "k"))
+    query.append("joins", exp.Join(this=sub(rows), side="LEFT", kind="SEMI", on=all_of(same)))
+    return query
 
 
 def _all_of(part: Node, same: dict[str, frozenset[str]]) -> set[str]:
@@ -423,7 +422,7 @@ def _all_of(part: Node, same: dict[str, frozenset[str]]) -> set[str]:
 
 
 def _is_narrow(part: Node) -> bool:
-    """Whether a condition on a table is likely to leave few of its rows."""
+    """Whether a condition is likely to leave few rows of a table."""
     while not isinstance(part, Filter):
         if isinstance(part, KeyJoin) and part.kind is JoinKind.SEMI:
             return _is_narrow(part.right)

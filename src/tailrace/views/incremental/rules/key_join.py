@@ -1,7 +1,7 @@
 """Outer, semi and anti joins: the join keys that a change touches, before and after it.
 
 If only the left side changed, the join is applied to the change: what a left row becomes depends
-on nothing but itself and the right side.
+only on itself and the right side.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KeyJoinRule(Rule):
 
     def rows(self, b: Builder, node: KeyJoin, end: End, within: Within | None) -> exp.Query:
         left_within = right_within = None
-        # Of a full join, rows of the right side have no left columns to go by.
+        # In a full join, rows of the right side have no left columns to be found by.
         if within is not None and node.kind is not JoinKind.FULL:
             left_within = within.on({c: c for c in node.left.columns})
             if left_within is not None:
@@ -48,8 +48,8 @@ class KeyJoinRule(Rule):
             limit = affected(b, [own], [from_query(again, [own])])
             right_within = limit.on({own: other})
         right = b.rows(node.right, end, right_within)
-        made = self._joined(node, left, right, weight=False)
-        return with_rest(made, within, left_within, node.columns)
+        joined = self._joined(node, left, right, weight=False)
+        return with_rest(joined, within, left_within, node.columns)
 
     def _joined(
         self, node: KeyJoin, left: exp.Query, right: exp.Query, *, weight: bool
@@ -57,9 +57,9 @@ class KeyJoinRule(Rule):
         on = [exp.EQ(this=column_of(own), expression=column_of(other)) for own, other in node.pairs]
         condition = all_of([*on, *node.rest])
         columns = [*node.columns, WEIGHT] if weight else list(node.columns)
-        made = select(items(columns), sub(left, "l"))
-        made.append("joins", exp.Join(this=sub(right, "r"), on=condition, **_JOINS[node.kind]))
-        return made
+        joined = select(items(columns), sub(left, "l"))
+        joined.append("joins", exp.Join(this=sub(right, "r"), on=condition, **_JOINS[node.kind]))
+        return joined
 
     def delta(self, b: Builder, node: KeyJoin) -> exp.Query:
         if not b.is_changed(node.right) and node.kind is not JoinKind.FULL:
@@ -72,15 +72,15 @@ class KeyJoinRule(Rule):
         limit = affected(b, left_keys, parts)
         one_sided = node.kind is not JoinKind.FULL and not b.is_changed(node.left)
         if one_sided and b.sideways and len(set(left_keys)) == len(left_keys):
-            # Only what the left side has can have become something else.
+            # Only rows of the left side can have become others.
             left = only_with(b.rows(node.left, End.NEW, limit), limit, node.left.columns)
             limit = affected(b, left_keys, [from_query(left, left_keys)])
         terms = []
         for end, weight in ((End.NEW, 1), (End.OLD, -1)):
             left = b.rows(node.left, end, limit)
             right = b.rows(node.right, end, limit.on(dict(node.pairs)))
-            # Exactly these keys on both sides: of a full join, a row without its partner would
-            # else look as if it had none.
+            # Exactly these keys on both sides: in a full join, a row whose partner was left out
+            # would look as if it had none.
             if node.kind is JoinKind.FULL or len(limit.pairs) > 1:
                 left = only_with(left, limit, node.left.columns)
                 right = only_with(right, limit.on(dict(node.pairs)), node.right.columns)
@@ -103,12 +103,12 @@ class KeyJoinRule(Rule):
     def touched(self, b: Builder, node: KeyJoin, columns: Sequence[str]) -> list[exp.Query]:
         if node.kind is JoinKind.FULL or not set(columns) <= set(node.left.columns):
             return super().touched(b, node, columns)
-        found = b.touched(node.left, columns)
+        queries = b.touched(node.left, columns)
         if not b.is_changed(node.right):
-            return found
+            return queries
         others = dict(node.pairs)
         if all(column in others for column in columns):
-            return [*found, *b.touched(node.right, [others[column] for column in columns])]
+            return [*queries, *b.touched(node.right, [others[column] for column in columns])]
         if not node.pairs:
             return super().touched(b, node, columns)
         right_keys = [other for _, other in node.pairs]
@@ -116,8 +116,8 @@ class KeyJoinRule(Rule):
         limit = affected(b, own, b.touched(node.right, right_keys))
         for end in (End.NEW, End.OLD):
             rows = only_with(b.rows(node.left, end, limit), limit, node.left.columns)
-            found.append(from_query(rows, columns))
-        return found
+            queries.append(from_query(rows, columns))
+        return queries
 
     def tells(self, b: Builder, node: KeyJoin, columns: Sequence[str]) -> bool:
         if node.kind is JoinKind.FULL or not set(columns) <= set(node.left.columns):

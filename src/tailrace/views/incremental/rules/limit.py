@@ -1,4 +1,4 @@
-"""The first rows in an order, inside a query: all of it, before and after."""
+"""The first rows in an order, inside a query: computed as a whole, before and after."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class LimitRule(Rule):
     """See the module."""
 
     def rows(self, b: Builder, node: Limit, end: End, within: Within | None) -> exp.Query:
-        made = from_query(b.rows(node.input, end), node.columns)
-        made = made.order_by(*(tree.copy() for tree in node.order), copy=False)
+        query = from_query(b.rows(node.input, end), node.columns)
+        query = query.order_by(*(tree.copy() for tree in node.order), copy=False)
         if node.count is not None:
-            made = made.limit(node.count, copy=False)
+            query = query.limit(node.count, copy=False)
         if node.offset:
-            made = made.offset(node.offset, copy=False)
-        return only_with(from_query(made, node.columns), within, node.columns)
+            query = query.offset(node.offset, copy=False)
+        return only_with(from_query(query, node.columns), within, node.columns)
 
     def delta(self, b: Builder, node: Limit) -> exp.Query:
         return difference(b, node, None)

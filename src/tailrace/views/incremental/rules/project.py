@@ -13,7 +13,7 @@ from tailrace.views.query.trees import items, select, sub
 
 
 def _passed(node: Project) -> dict[str, str]:
-    """The columns that are only passed on, and what they are called below."""
+    """The columns that are only passed on, with their names below."""
     return {name: value.name for name, value in node.items if isinstance(value, exp.Column)}
 
 
@@ -25,8 +25,8 @@ class ProjectRule(Rule):
         query = b.rows(node.input, end, below)
         shown = column_items(node.items)
         one = isinstance(node.input, OneRow)
-        made = exp.Select(expressions=shown) if one else select(shown, sub(query))
-        return with_rest(made, within, below, node.columns)
+        projected = exp.Select(expressions=shown) if one else select(shown, sub(query))
+        return with_rest(projected, within, below, node.columns)
 
     def delta(self, b: Builder, node: Project) -> exp.Query:
         below = b.delta(node.input)

@@ -33,7 +33,7 @@ class Rule:
         raise NotImplementedError
 
     def touched(self, b: Builder, node: Any, columns: Sequence[str]) -> list[exp.Query]:
-        """From the change itself, unless a rule knows something cheaper."""
+        """From the delta itself, unless a rule knows something cheaper."""
         delta = b.delta(node, columns)
         return [] if delta is None else [from_query(delta, columns)]
 
@@ -42,12 +42,12 @@ class Rule:
         return self.tells_all(b, node)
 
     def tells_all(self, b: Builder, node: Any) -> bool:  # noqa: ARG002
-        """The same for `delta`."""
+        """Whether `delta` needs nothing but the changes of sources."""
         return False
 
 
 class GroupRule(Rule):
-    """Of an operator whose rows follow from all input rows with the same values of columns."""
+    """For operators whose rows follow from all input rows that have the same values in columns."""
 
     def by(self, node: Any) -> tuple[str, ...]:
         """The columns."""
@@ -77,14 +77,14 @@ def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
 
 
 def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Select:
-    """A query's rows, each counted as so much."""
+    """A query's rows, each with this weight."""
     number: exp.Expr = exp.Literal.number(abs(weight))
     marked = exp.alias_(number if weight > 0 else exp.Neg(this=number), WEIGHT, copy=False)
     return select([*items(columns), marked], sub(query))
 
 
 def difference(b: Builder, node: Node, within: Within | None) -> exp.Query:
-    """What a node's rows are at the end, less what they were: right for every operator."""
+    """A node's rows at the end, less those at the start: right for every operator."""
     terms = []
     for end, weight in ((End.NEW, 1), (End.OLD, -1)):
         rows = b.rows(node, end, within)
@@ -101,7 +101,7 @@ def affected(b: Builder, columns: Sequence[str], parts: list[exp.Query]) -> With
 
 
 def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -> exp.Query:
-    """The rows of a query that have the keys: NULL is a key like others."""
+    """The rows of a query that have the keys; NULL is a key like others."""
     if within is None:
         return query
     same = [
@@ -111,27 +111,27 @@ def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -
     keys = select(items([key for _, key in within.pairs]), table(within.keys))
     keys = keys.distinct(copy=False)
     join = exp.Join(this=sub(keys, "k"), side="LEFT", kind="SEMI", on=all_of(same))
-    made = select(items(columns, "q"), sub(query))
-    made.append("joins", join)
-    return made
+    joined = select(items(columns, "q"), sub(query))
+    joined.append("joins", join)
+    return joined
 
 
 def with_rest(
     query: exp.Query, within: Within | None, below: Within | None, columns: Sequence[str]
 ) -> exp.Query:
-    """The rows of a query that have the keys, of which inputs were asked for those `below`."""
+    """The rows of a query that have the keys; its inputs were limited only by those `below`."""
     if within is None or (below is not None and len(below.pairs) == len(within.pairs)):
         return query
     return only_with(query, within, columns)
 
 
 def same_columns(columns: Sequence[str]) -> dict[str, str]:
-    """Columns that an operator passes on under their names."""
+    """Columns that an operator passes on under the same names."""
     return {name: name for name in columns}
 
 
 def kept_columns(node: Union | SetOperation, part: Node) -> dict[str, str]:
-    """The columns that hold an input's own values, and their names there."""
+    """The columns that hold an input's values unchanged, with their names there."""
     pairs = zip(node.columns, part.columns, strict=True)
     return {name: own for name, own in pairs if name not in node.converted}
 

@@ -32,7 +32,7 @@ class ScanRule(Rule):
         return rows if len(within.pairs) == 1 else only_with(rows, within, node.columns)
 
     def _before(self, b: Builder, node: Scan, by: str, within: Within, key: str) -> exp.Query:
-        """The old rows from the new ones and the change, so that the table is read once."""
+        """The old rows, from the new ones and the change, so that the table is read once."""
         fetched = b.fetch(node, End.NEW, by, within.keys, key)
         own = b.source_keys[node.source]
         shown = [column(c, quoted=True) for c in own]

@@ -1,4 +1,4 @@
-"""Rows of several inputs: so are the changes."""
+"""The rows of several inputs; its change is the changes of these."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class UnionRule(Rule):
             names = kept_columns(node, part)
             below = None if within is None else within.on(names)
             parts.append(self._named(node, part, b.rows(part, end, below), weight=False))
-        made = union_all(parts)
-        lost = within is not None and any(own in node.converted for own, _ in within.pairs)
-        return only_with(made, within, node.columns) if lost else made
+        union = union_all(parts)
+        is_open = within is not None and any(own in node.converted for own, _ in within.pairs)
+        return only_with(union, within, node.columns) if is_open else union
 
     def delta(self, b: Builder, node: Union) -> exp.Query:
         parts = [
@@ -45,11 +45,11 @@ class UnionRule(Rule):
         return select(shown, sub(query))
 
     def touched(self, b: Builder, node: Union, columns: Sequence[str]) -> list[exp.Query]:
-        found: list[exp.Query] = []
+        queries: list[exp.Query] = []
         for part in node.parts:
             names = dict(zip(node.columns, part.columns, strict=True))
-            found += b.touched(part, [names[column] for column in columns])
-        return found
+            queries += b.touched(part, [names[column] for column in columns])
+        return queries
 
     def tells(self, b: Builder, node: Union, columns: Sequence[str]) -> bool:
         places = [node.columns.index(column) for column in columns]
