@@ -19,21 +19,21 @@ POLICIES = ("auto", "incremental", "full")
 
 
 class ViewConsumer(Consumer):
-    """See the module. Its options are made by `lake.create_view`.
+    """See the module. `lake.create_view` writes its options.
 
     They are `view` (its name), `query` (spelled out), `policy`, `table` (the stored one), `views`
     (the jobs of the views that the query names), `fields` (the columns that it uses, by table),
-    and `replaces` (the job of the view that it takes the place of).
+    and `replaces` (the job of the view that it replaces).
     """
 
     holds_sources = "views"
-    # It tells nobody but the transaction: what failed may succeed together with what came later.
+    # All that it does is in the transaction: a failed range may succeed together with later ones.
     repeats_ranges = False
 
     def check_update(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         if {**old, "policy": ""} != {**new, "policy": ""}:
             raise InvalidError(
-                "of a view only the policy can be changed", fix=Fix(Action.CREATE_VIEW_AGAIN)
+                "only the policy of a view can be changed", fix=Fix(Action.CREATE_VIEW_AGAIN)
             )
         check_policy(new.get("policy"))
 
@@ -45,14 +45,14 @@ class ViewConsumer(Consumer):
     ) -> list[str] | None:
         used = options["fields"].get(name_of(source), [])
         known = {column.name for column in source.columns}
-        return [name for name in used if name in known]  # what is missing is told by the run
+        return [name for name in used if name in known]  # the run reports what is missing
 
     def run(self, changes: Changes, txn: Transaction, job: JobContext) -> str | None:
         return str(Refresh(changes, txn, job).run())
 
 
 def check_policy(policy: object) -> None:
-    """Refuse what is no policy."""
+    """Raise unless it is one of the policies."""
     if policy not in POLICIES:
         raise InvalidError(f"a view's policy is one of {', '.join(POLICIES)}, not {show(policy)}")
 

@@ -1,10 +1,10 @@
 """A view's definition: its query, what it reads, and how its result is stored.
 
-Owned here: from SQL and the tables of a lake to a plan and a layout. A definition depends on
-nothing but the query's text, the tables and views as they are that it names, and the day if it
-asks for it; so it is made once for these, and kept while it is used.
+Owned here: from SQL and a lake's tables to a plan and a layout. A definition depends only on the
+query's text, the tables and views that it names, and the day if it asks for it; so it is built
+once for these, and cached.
 
-Always true: a definition is shared, by threads and by refreshes. Nobody changes its trees.
+Always true: threads and refreshes share a definition. Nobody changes its trees.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tailrace.views.query.trees import size
 
 # The kind of the jobs that keep views fresh, and their name.
 VIEW = "view"
-# How many operators may be above each other, and frames that are kept free when a view is created:
-# rules, and what writes SQL, go down by recursion.
+# The deepest plan, and the frames that are kept free when a view is created: rules and the writer
+# of SQL walk trees by recursion.
 _DEEPEST, _LESS_ROOM = 60, 150
 # Parts of queries whose definitions are kept; with its plan, each comes to about two kilobytes.
 _KEPT = 50_000
@@ -65,9 +65,9 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class ViewInput:
-    """What is to be known of a view that another one reads."""
+    """A view that another one reads."""
 
-    job: int  # that derives it
+    job: int  # its job's id
     reader: exp.Query = field(compare=False)  # what its readers see of the stored table
     definition: Definition
 
@@ -78,12 +78,12 @@ Find = Callable[[str, str], Input]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Definition:
-    """A query that was understood, as far as it goes."""
+    """What a query means, as far as it can be translated."""
 
     tree: exp.Query  # without stars, and with the moment in place of its functions
     inputs: Mapping[str, Input]  # by the folded name in the query
     moments: tuple[str, ...] = ()
-    functions: tuple[Lexeme, ...] = ()  # that it calls, and that are none of Spark's
+    functions: tuple[Lexeme, ...] = ()  # that it calls, except Spark's own
     layout: Layout | None = None
     reason: str = ""  # why there is no layout
     types: Mapping[str, exp.DataType] = field(default_factory=dict)  # of the plan's columns
@@ -104,7 +104,7 @@ class Definition:
 
     @cached_property
     def fields(self) -> dict[str, list[str]]:
-        """The columns that are used of each input, by the stored table's name."""
+        """The columns that it uses of each input, by the stored table's name."""
         if self.layout is None:
             return {
                 given.name: [column.name for column in given.columns]
@@ -120,12 +120,12 @@ _definitions: LruCache[Definition] = LruCache(_KEPT, lambda definition: size(def
 
 
 def name_of(table: TableInfo) -> str:
-    """Schema and name, so that they can be read again."""
+    """Schema and name, quoted where they have to be."""
     return quoted_name(table.schema, table.name)
 
 
 def define(text: str, find: Find, moment: datetime | None = None) -> Definition:
-    """Understand a query; what cannot be kept up by rules has no layout, and a reason."""
+    """Define a view by a query; where rules cannot maintain it, a reason stands for the layout."""
     parsed = parse(text)
     if not parsed.tables:
         raise InvalidError("a view has to read at least one table")
@@ -139,7 +139,7 @@ def define(text: str, find: Find, moment: datetime | None = None) -> Definition:
     if known is not None:
         return known
     definition = _define(parsed, inputs, moment)
-    # How deep is too deep depends on where the stack is, and no instant comes again.
+    # What is too deep depends on where the stack is now, and no instant comes again.
     if definition.reason == TOO_DEEP or (moment != SOME_MOMENT and not set(parsed.moments) <= DAY):
         return definition
     return _definitions.put(key, definition)
@@ -185,12 +185,12 @@ def _columns(columns: tuple[Column, ...]) -> tuple[SourceColumn, ...]:
 
 @lru_cache(maxsize=1000)
 def _type_tree(text: str) -> exp.DataType:
-    """A type as sqlglot has it: few are asked for often, and parsing each takes its time."""
+    """A type as sqlglot has it: the same few come again and again, and parsing is slow."""
     return exp.DataType.build(text, dialect="spark")
 
 
 def unbuilt_input(name: str, view: ViewInput) -> Input:
-    """A view that has not been built: its columns as far as its query tells them."""
+    """A view that has not been built, with the columns that its query tells."""
     layout = view.definition.layout
     if layout is None:
         raise InvalidError(
@@ -206,7 +206,7 @@ def unbuilt_input(name: str, view: ViewInput) -> Input:
 
 
 def spelled_out(text: str, find: Find) -> str:
-    """A query without stars: columns that a table gets later are not the view's."""
+    """A query without stars: columns added to a table later do not join the view."""
     try:
         return _with_less_room(_LESS_ROOM, lambda: _spelled_out(text, find))
     except RecursionError as error:
@@ -214,7 +214,7 @@ def spelled_out(text: str, find: Find) -> str:
 
 
 def _with_less_room(frames: int, make: Callable[[], str]) -> str:
-    """Do something deeper in the stack: what works there, works at a refresh, too."""
+    """Call deeper in the stack: what works there works in a refresh, too."""
     return _with_less_room(frames - 1, make) if frames else make()
 
 

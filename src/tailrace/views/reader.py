@@ -1,4 +1,4 @@
-"""What readers see of a view's stored table: without hidden columns and rows, and its LIMIT."""
+"""What readers see of a view's stored table: no hidden columns and rows, and its LIMIT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STORED = "stored"
 def reader_of(definition: Definition, columns: Sequence[str]) -> exp.Select:
     """The query over the stored table, called `stored`, that shows the view.
 
-    `columns` are the table's, for a view whose query does not tell them.
+    `columns` are the table's: some queries do not tell theirs.
     """
     layout = definition.layout
     names = shown_names(definition) or columns
@@ -49,7 +49,7 @@ def shown_names(definition: Definition) -> list[str] | None:
 
 
 def reader_sql(reader: exp.Query, table: str, dialect: str) -> str:
-    """A reader's query over a table or view of that name."""
+    """A reader's query over a table or view with this name."""
     renamed = reader.copy()
     for relation in renamed.find_all(exp.Table):
         if relation.name == STORED:
@@ -58,7 +58,7 @@ def reader_sql(reader: exp.Query, table: str, dialect: str) -> str:
 
 
 def stored_table_name(view: str, token: str) -> str:
-    """A new name for a view's stored table: in the view's schema."""
+    """A new name for a view's stored table, in the view's schema."""
     schema, _ = split_name(view)
     return quoted_name(schema, f"_tailrace_{re.sub('[^0-9a-z]', '', token)}")
 

@@ -1,6 +1,6 @@
-"""How queries of views find the tables and views that they name.
+"""How a view's query finds the tables and views that it names.
 
-Of a view that exists, as its job says; of a new query, as they are called in a transaction.
+An existing view's job says which they are; a new query finds them by name, in a transaction.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def definition_at(
             if upstream is not None:
                 table = stored(own["table"])
             if table is None:
-                raise InvalidError(f"the view reads {schema}.{name}, which is not there any more")
+                raise InvalidError(f"the view reads {schema}.{name}, which no longer exists")
             if upstream is None:
                 return table_input(table)
             return _built(table, upstream, define(own["query"], finder(own), moment))
@@ -69,7 +69,7 @@ def definition_at(
 
 
 def finder(txn: Transaction, views: dict[str, int]) -> Find:
-    """How a new view's query finds what it names; views are entered in `views`."""
+    """How a new view's query finds what it names; `views` collects the jobs of views."""
 
     def find(schema: str, name: str) -> Input:
         full = quoted_name(schema, name)

@@ -34,7 +34,7 @@ def check_with_spark(session: Any, definition: Definition) -> None:
 
 
 def _empty(session: Any, definition: Definition, prefix: str, names: list[str]) -> DataFrame:
-    """A query over empty tables; their names are added to `names`."""
+    """A query over empty tables; adds their names to `names`."""
     from tailrace.spark_sql.types import spark_schema
 
     own: dict[str, str] = {}

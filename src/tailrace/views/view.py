@@ -1,4 +1,4 @@
-"""What users hold of a view: got from `lake.create_view(…)` or `lake.view(name)`."""
+"""A view as users have it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _READ = f"{OWN_PREFIX}read"
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What views need of the lake that they are in."""
+    """What views need of their lake."""
 
     runtime: TenantRuntime
     jobs: Jobs
@@ -57,7 +57,7 @@ class Context:
 
 @checked
 class View:
-    """One materialized view: got from `lake.create_view(…)` or `lake.view(name)`."""
+    """A materialized view, from `lake.create_view(…)` or `lake.view(name)`."""
 
     def __init__(self, context: Context, name: str) -> None:
         self._context = context
@@ -93,7 +93,7 @@ class View:
 
     @property
     def is_checked(self) -> bool:
-        """Whether Spark has read its query: at its creation, if a session was there, or since."""
+        """Whether Spark has checked its query: when it was created, if it could, or since."""
         return bool(self._options.get("checked", True)) or self._job().watermark is not None
 
     @property
@@ -102,7 +102,7 @@ class View:
         return self.status().watermark
 
     def status(self) -> JobStatus:
-        """How its job is: state, watermark, last error."""
+        """Its job's state, watermark and last error."""
         self._job()
         return self._context.jobs.status(self._home, VIEW)
 
@@ -126,8 +126,8 @@ class View:
         runtime = self._context.runtime
         with runtime.database.read() as connection:
             newest = lookup.newest_snapshot(connection)
-            there = lookup.table_exists(connection, schema, plain, newest, runtime.tenant)
-        if not there:
+            exists = lookup.table_exists(connection, schema, plain, newest, runtime.tenant)
+        if not exists:
             raise self._not_built()
         return Table(runtime, schema, plain, begin=self._context.begin)
 
@@ -166,8 +166,7 @@ class View:
     def refresh(self, timeout: Seconds | None = None, *, full: bool = False) -> Iteration:
         """Bring it to the newest snapshot, here and now; returns what was done.
 
-        With `full`, all of it is computed again, whatever its policy says and even if no source
-        has changed.
+        With `full`, recompute all of it, whatever its policy and even if no source has changed.
         """
         check_outside("view.refresh()")
         job = self._job()
@@ -179,7 +178,7 @@ class View:
                 return done
             self._move_with_time(job)
         if job.state == State.ERROR:
-            # It waits for a person: here is one. What it failed at may be gone by now.
+            # It waits for somebody to act, which this is. What it failed at may be gone by now.
             self._context.jobs.resume(self._home, VIEW)
         before = self._last_iteration(job.id)
         self._run(job, timeout)
@@ -204,7 +203,7 @@ class View:
         return iterations[0] if iterations else None
 
     def _not_run(self, job: JobRecord) -> Iteration:
-        """What to say of a refresh that has done nothing: another may have done it just before."""
+        """The result of a refresh that did nothing: another may have done it just before."""
         status = self.status()
         if status.is_fresh:
             return self._unchanged(job, status.watermark)
@@ -212,7 +211,7 @@ class View:
         raise JobFailedError(f"the view {self.name} was not refreshed: {reason}")
 
     def _run(self, job: JobRecord, timeout: float | None) -> None:
-        """Run its job, and those that it stands on, until they are fresh."""
+        """Run its job, and those upstream, until they are fresh."""
         with self._context.runtime.database.read() as connection:
             wanted = {job.id, *joblog.upstream_of(connection, [job.id]).get(job.id, ())}
         self._context.run_some(
@@ -220,38 +219,37 @@ class View:
         )
 
     def _ask_for_all(self, job: JobRecord, timeout: float | None) -> JobRecord:
-        """Note that the next run computes all of it; what runs at the moment is waited for."""
+        """Note that the next run recomputes all of it, after waiting for the present one."""
         for _ in range(_TRIES):
             if job.state in (State.PAUSED, State.CANCELED):
                 raise self._stopped(job)
             last = replaced(job.last, memory={**job.last.memory, FULL: True})
             # An iteration that failed need not be tried again: this one takes its place.
-            also = {"claim_to": None, "epoch": job.epoch + 1}
-            if self._make_stale(job, last=last, **also):
+            if self._make_stale(job, last=last, claim_to=None, epoch=job.epoch + 1):
                 return job
             self._run(job, timeout)
             job = self._job()
-        raise UnavailableError(f"the view {self.name} is being refreshed all the time: try later")
+        raise UnavailableError(f"the view {self.name} keeps being refreshed: try later")
 
     def _move_with_time(self, job: JobRecord) -> None:
-        """If a function of the moment says something else by now, all of it is stale."""
-        said = job.last.memory.get("moment")
+        """Make all of it stale if a function of time has another value by now."""
+        known = job.last.memory.get("moment")
         moments = tuple(job.spec.consumer.get("moment", ()))
         now = self._context.runtime.clock.now()
-        if said and said != moment_text(moments, now) and job.claim_to is None:
+        if known and known != moment_text(moments, now) and job.claim_to is None:
             self._make_stale(job)
 
     def _make_stale(self, job: JobRecord, **values: Any) -> bool:
         """Forget what it reflects, unless it is running."""
         c = t.job.c
-        # Not only the epoch: a run that has ended since leaves that alone, and changed its row.
+        # The epoch would not do: a run that has ended since changed the row, but not the epoch.
         conditions = (c.node_id.is_(None), c.lsn == job.lsn)
         with self._context.runtime.database.lock() as connection:
             lsn = joblog.write(connection, job.id, *conditions, watermark=None, **values)
         return lsn is not None
 
     def _nothing_to_do(self, job: JobRecord) -> Iteration | None:
-        """A record without a run, if no source has changed since the watermark."""
+        """An iteration that was not run, if no source has changed since the watermark."""
         runtime = self._context.runtime
         if job.watermark is None or job.claim_to is not None or not job.is_at_rest:
             return None
@@ -286,7 +284,7 @@ class View:
         return define_now(self._context, self.query)
 
     def explain(self) -> Explanation:
-        """How the next refresh will be done, and why not better."""
+        """How the next refresh will work, and why not in a cheaper way."""
         job = self._job()
         options = job.spec.consumer
         definition = define_now(self._context, options["query"])
@@ -313,7 +311,7 @@ class View:
 
 
 def built_beside(connection: sa.Connection, view: JobRecord) -> list[JobRecord]:
-    """What is being built to take the place of a view."""
+    """The jobs that build a replacement of a view."""
     c = t.job.c
     same_name = (c.tenant == view.tenant, c.home == view.home)
     return joblog.records(connection, *same_name, c.kind == VIEW, c.job_id != view.id)

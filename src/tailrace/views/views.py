@@ -1,4 +1,4 @@
-"""The views of a lake: made, found, explained and dropped."""
+"""The views of a lake: create, find, explain and drop them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Views:
         )
 
     def _check_with_spark(self, definition: Definition) -> bool:
-        """What only Spark knows of a query, if a session is there anyway: functions and types."""
+        """Have Spark check functions and types, if there is a session anyway."""
         session = self._context.runtime.spark.if_there()
         if session is None:
             return False
@@ -201,7 +201,7 @@ def _trigger(given: Trigger) -> dict[str, Any]:
 
 
 def _base_tables(definition: Definition) -> list[str]:
-    """The tables beneath a view, near and far."""
+    """All base tables that a view reads, also through other views."""
     tables: dict[str, None] = {}
     for given in definition.inputs.values():
         if given.view is None:

@@ -1,4 +1,4 @@
-"""GROUP BY: what the groups are, the aggregate functions, and what is computed after."""
+"""GROUP BY: the groups, their aggregate functions, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tailrace.views.query.scope import (
 if TYPE_CHECKING:
     from tailrace.views.query.translate import Translator
 
-# Aggregate functions of Spark that sqlglot does not know as such.
+# Spark's aggregate functions that sqlglot does not know.
 _ANONYMOUS = {
     "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or", "bit_xor", "collect_set",
     "collect_list", "array_agg", "percentile", "percentile_approx", "approx_percentile", "skewness",
@@ -34,7 +34,7 @@ _ANONYMOUS = {
 }  # fmt: skip
 # Functions that take whichever row comes first.
 _ANY_ROW = (exp.First, exp.Last, exp.AnyValue)
-# Functions that are NULL over no rows.
+# Functions that give NULL over no rows.
 _NULL_OF_NOTHING = (
     *_ANY_ROW,
     exp.Sum,
@@ -49,7 +49,7 @@ _NULL_OF_NOTHING = (
     exp.LogicalAnd,
     exp.LogicalOr,
 )
-# What passes a NULL on: a comparison of it is never true.
+# What passes a NULL on, so that a comparison of it is never true.
 STRICT = (exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Cast)
 _EXACT = (
     exp.Count,
@@ -97,7 +97,7 @@ def _is_call(tree: exp.Expr) -> bool:
 
 
 def plain_call(call: exp.Expr) -> exp.Expr:
-    """An aggregate function without FILTER, where it can be had without."""
+    """An aggregate function without FILTER, where it can be written without."""
     if isinstance(call, exp.CountIf):
         return exp.Count(this=_when(call.this, exp.Literal.number(1)))
     if not isinstance(call, exp.Filter):
@@ -138,13 +138,13 @@ class Grouped:
             if column.name not in known and not column.table:
                 shown = column.name.rpartition("_")[0]
                 raise InvalidError(f"{shown!r} is neither in the GROUP BY nor in an aggregate")
-        made: exp.Expr = holder.this
-        return made
+        result: exp.Expr = holder.this
+        return result
 
     def _replace(self, tree: exp.Expr) -> None:
         if isinstance(tree, exp.Query):
             return
-        # A window function is the outermost there is: only what it is given is of the groups.
+        # A window function is outermost: only its arguments are computed from groups.
         inside_window = isinstance(tree.parent, exp.Window) and tree.parent.this is tree
         value = None if inside_window else self.replaced.get(tree.sql("spark"))
         if value is not None:
@@ -154,14 +154,14 @@ class Grouped:
             self._replace(child)
 
     def on_empty(self, tree: exp.Expr) -> exp.Expr | None:
-        """What an expression over no rows at all is, if that is not NULL."""
+        """What an expression gives over no rows at all, if not NULL."""
         if _is_null_of_nothing(tree):
             return None
         holder = exp.Paren(this=tree.copy())
         for call in list(aggregate_calls(holder)):
             call.replace(_of_nothing(call))
-        made: exp.Expr = holder.this
-        return made
+        result: exp.Expr = holder.this
+        return result
 
 
 def _is_null_of_nothing(tree: exp.Expr) -> bool:
@@ -173,7 +173,7 @@ def _is_null_of_nothing(tree: exp.Expr) -> bool:
 
 
 def _of_nothing(call: exp.Expr) -> exp.Expr:
-    """What an aggregate function is over no rows."""
+    """What an aggregate function gives over no rows."""
     plain = plain_call(call)
     inner = plain.this if isinstance(plain, exp.Filter) else plain
     if isinstance(inner, exp.Count | exp.ApproxDistinct):
@@ -200,7 +200,7 @@ class Aggregating:
         late: list[exp.Expr],
         open_conditions: list[exp.Expr],
     ) -> Grouped:
-        """`late` are all expressions that are computed from groups, over the ungrouped input."""
+        """`late` are all expressions computed from groups, as written over the ungrouped input."""
         keys, sets = self._keys(group, scope, items)
         opened = []
         for condition in open_conditions:
@@ -226,8 +226,8 @@ class Aggregating:
             for call in aggregate_calls(tree):
                 text = call.sql("spark")
                 if text not in self._replaced:
-                    made = self._calls[text] = self._call(renamed(call, moved))
-                    self._replaced[text] = column_of(made.name)
+                    aggregation = self._calls[text] = self._call(renamed(call, moved))
+                    self._replaced[text] = column_of(aggregation.name)
 
     # --- keys -------------------------------------------------------------------------------
 

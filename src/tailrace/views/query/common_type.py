@@ -1,9 +1,9 @@
-"""The type in which values of two types can be compared without one of them being changed.
+"""The type in which values of two types can be compared without changing either.
 
-Spark compares a text with a number, or a bigint with a double, by converting one of them, and
-values that differ can then be equal to the same third one: '1' and '01' are both 1. So a key of one
-side finds only some of the rows that it belongs to on the other, and rules must not look for rows
-by it. Within one kind (numbers with exact digits, floats, texts, moments) that cannot happen.
+Spark compares a text with a number, or a bigint with a double, by converting one of them; then
+values that differ can equal the same third one: '1' and '01' are both 1. A key of one side would
+find only some of its rows on the other, so rules must not look for rows by it. Within one kind
+(exact numbers, floats, texts, moments) that cannot happen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _Type = exp.DataType.Type
 # Whole numbers, and the digits of their largest value.
 _WHOLE = {_Type.TINYINT: 3, _Type.SMALLINT: 5, _Type.INT: 10, _Type.BIGINT: 20}
 _MOST_DIGITS = 38
-# Of each of these kinds, the last type holds all values of the others.
+# In each kind, the last type holds all values of the others.
 _ORDERED = (
     (_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.BIGINT),
     (_Type.FLOAT, _Type.DOUBLE),
@@ -47,7 +47,7 @@ def _common_decimal(one: exp.DataType, other: exp.DataType) -> exp.DataType | No
 
 
 def _digits(given: exp.DataType) -> tuple[int, int] | None:
-    """How many a number has before and after the point; None if it is not exact."""
+    """How many digits a number has before and after the point; None if it is not exact."""
     if given.this in _WHOLE:
         return _WHOLE[given.this], 0
     if given.this != _Type.DECIMAL:

@@ -1,4 +1,4 @@
-"""FROM: tables, subqueries, WITH queries and joins, as nodes and the names that they bring."""
+"""FROM: tables, subqueries, WITH queries and joins, as nodes and the names that they add."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Result:
 
     node: Node
     outputs: list[OutputColumn]
-    # Conditions on columns of the query around it, which are left for a join to check.
+    # Conditions on columns of the query around it, left for a join to check.
     open: list[exp.Expr] = field(default_factory=list)
-    # Whether it is exactly one row, or at most one for each value of what it is joined by.
+    # Whether it has exactly one row, or at most one for each value that it is joined by.
     single: bool = False
-    # What its first output is where no row is: a count is 0 then.
+    # What its first output is where there is no row: a count is 0 then.
     on_empty: exp.Expr | None = None
 
 
@@ -66,14 +66,14 @@ Env = Mapping[str, Common]
 
 @dataclass(kw_only=True)
 class From:
-    """What a FROM has come to: inputs of an inner join, and its conditions."""
+    """What has been read of a FROM: inputs of an inner join, and its conditions."""
 
     types: Mapping[str, exp.DataType]  # of the plan's columns
     parts: list[Node] = field(default_factory=list)
     conditions: list[exp.Expr] = field(default_factory=list)
 
     def node(self) -> Node:
-        """Everything so far as one node, with conditions on one input brought to that input."""
+        """Everything so far as one node, with conditions on one input pushed into it."""
         left = []
         parts = list(self.parts)
         for condition in self.conditions:
@@ -179,16 +179,16 @@ class Relations:
             raise InvalidError("a view reads its sources as they are: leave VERSION AS OF out")
         source = self._resolve(table)
         node, visible = self.scan(source, alias)
-        given = table.args["alias"].columns if table.args.get("alias") else []
-        if given:
-            visible = [replace(v, name=new.name) for v, new in zip(visible, given, strict=True)]
+        aliases = table.args["alias"].columns if table.args.get("alias") else []
+        if aliases:
+            visible = [replace(v, name=new.name) for v, new in zip(visible, aliases, strict=True)]
         return node, visible
 
     def scan(self, source: Source, alias: str) -> tuple[Node, list[Visible]]:
-        """A read of a table; of a view, of its stored table as the view's readers see it."""
+        """A read of a table, or of a view's stored table as the view's readers see it."""
         if source.reader is not None:
             stored = replace(source, reader=None)
-            inner = type(self)(lambda _table: stored)  # it reads nothing else
+            inner = type(self)(lambda _table: stored)  # the only table that it reads
             inner.names = self.names
             result = inner.query(source.reader, {}, None)
             return result.node, _visible(result, alias)
@@ -257,10 +257,7 @@ class Relations:
         *,
         keep_right: bool,
     ) -> None:
-        """Add a joined relation's columns; of those of USING, one side's go by the name alone.
-
-        A star shows these first.
-        """
+        """Add a joined relation's columns. USING keeps one side's, which a star shows first."""
         second = {pair[1 if keep_right else 2] for pair in merged}
         first = [pair[2 if keep_right else 1] for pair in merged]
         every = [
@@ -349,7 +346,7 @@ class Relations:
         generated = [self.names.new(name) for name in names]
         columns = (*node.columns, *generated)
         from_.parts = [
-            Explode(columns=columns, input=node, call=call, outer=outer, made=tuple(generated))
+            Explode(columns=columns, input=node, call=call, outer=outer, added=tuple(generated))
         ]
         scope.columns += [
             Visible(relation=relation, name=name, column=column)

@@ -1,7 +1,7 @@
-"""A view's query as it was written: its tree, and what it names.
+"""A view's query as written: its tree, and what it names.
 
-Always true: what `parse` gives is shared by all who read the same text. Whoever changes its tree
-changes a copy.
+Always true: the result of `parse` is shared by all who parse the same text. To change its tree,
+copy it.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Parsed:
     """One query in Spark SQL."""
 
     tree: exp.Query
-    functions: tuple[Lexeme, ...]  # that it calls, and that are none of Spark's
+    functions: tuple[Lexeme, ...]  # that it calls, except Spark's own
     tables: tuple[tuple[str, str], ...]  # schema and name of each that it reads
-    moments: tuple[str, ...]  # functions of the time that it calls
+    moments: tuple[str, ...]  # the functions of time that it calls
 
 
 _parsed: LruCache[Parsed] = LruCache(_KEPT, lambda parsed: size(parsed.tree))
 
 
 def parse(text: object) -> Parsed:
-    """Read a query; what is none is an InvalidError."""
+    """Read a query; InvalidError if it is none."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidError("a view needs a query: SELECT …")
     return _parsed.get(text) or _parsed.put(text, parse_anew(text))
 
 
 def parse_anew(text: str) -> Parsed:
-    """Read a query that nobody else shares, from where the stack is now."""
+    """Read a query for the caller alone, at the present depth of the stack."""
     try:
         plain = with_readable_windows(without_comments(text))
         trees = spark_sql.parse(plain)
@@ -63,8 +63,8 @@ def parse_anew(text: str) -> Parsed:
         raise InvalidError("a view is one query: SELECT …, or WITH … SELECT …")
     tree = trees[0]
     functions = tuple(word for word in check_query(plain, tree) if word.text != READABLE)
-    for table, given in list(spelled_otherwise(tree)):
-        table.this.set("this", given)  # a session may tell large letters from small ones
+    for table, spelling in list(spelled_otherwise(tree)):
+        table.this.set("this", spelling)  # a session may tell large letters from small ones
     restore_windows(tree)
     for call in list(tree.find_all(exp.Localtimestamp)):
         # Without parentheses, as sqlglot would write it, it would be a column.
@@ -79,7 +79,7 @@ def parse_anew(text: str) -> Parsed:
 
 
 def tables_in(tree: exp.Query) -> list[exp.Table]:
-    """The tables that a query reads: not those that a WITH defines."""
+    """The tables that a query reads, without those that a WITH defines."""
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             raise InvalidError(f"{table.sql('spark')[:60]} is not a table of the lake")
@@ -94,7 +94,7 @@ def table_name(table: exp.Table) -> tuple[str, str]:
 
 
 def table_key(table: exp.Table) -> str:
-    """The same for all references to a table, in whatever letters."""
+    """The same for all references to a table, whatever their case."""
     return fold(quoted_name(*table_name(table)))
 
 

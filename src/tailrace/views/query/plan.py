@@ -31,7 +31,7 @@ class Node:
         return ()
 
     def walk(self) -> Iterator[Node]:
-        """The node and all below it, as often as they are used."""
+        """The node and all below it, each as often as it is used."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -49,7 +49,7 @@ class Node:
 
     @cached_property
     def is_simple(self) -> bool:
-        """Whether it is one table, filtered and projected: cheap to have, and to write out."""
+        """Whether it is one table, filtered and projected: cheap to compute, and to write out."""
         node: Node = self
         while isinstance(node, Filter | Project):
             node = node.input
@@ -119,7 +119,7 @@ class Explode(Unary):
 
     call: exp.Expr
     outer: bool
-    made: tuple[str, ...]  # the columns that it adds
+    added: tuple[str, ...]  # its columns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -180,7 +180,7 @@ class KeyJoin(Binary):
     """A join whose rows depend on whether there is a match: outer, semi or anti."""
 
     kind: JoinKind
-    # Pairs of columns that must be equal and have a common type, and what else must be true.
+    # Pairs of columns that must be equal and have a common type; what else must be true.
     pairs: tuple[tuple[str, str], ...]
     rest: tuple[exp.Expr, ...]
 
@@ -193,7 +193,7 @@ class Aggregation:
     call: exp.Expr
     # Whether adding up in another order gives the same value, to the last bit.
     exact: bool
-    decimal: bool = False  # whether it is known to be of decimals
+    decimal: bool = False  # whether it is known to aggregate decimals
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,7 +209,7 @@ class Union(Node):
     """The rows of all inputs, column by column in their order."""
 
     parts: tuple[Node, ...]
-    # Columns whose values are not certain to be the same as in the inputs: the types differ.
+    # Columns whose values may differ from those of the inputs, as their types do.
     converted: frozenset[str] = frozenset()
 
     @property
@@ -270,7 +270,7 @@ class Query:
 
 def users_first(root: Node) -> list[Node]:
     """Every operator of a plan once, after all that use it."""
-    left: dict[Node, int] = {}  # users that have not been met
+    left: dict[Node, int] = {}  # users that have not come yet
     waiting = [root]
     while waiting:
         for child in waiting.pop().inputs:
@@ -287,15 +287,15 @@ def users_first(root: Node) -> list[Node]:
 
 
 def depth(root: Node) -> int:
-    """How many operators are above each other."""
-    found: dict[Node, int] = {}
+    """How many operators lie on the longest path."""
+    depths: dict[Node, int] = {}
     for node in reversed(users_first(root)):
-        found[node] = 1 + max((found[child] for child in node.inputs), default=0)
-    return found[root]
+        depths[node] = 1 + max((depths[child] for child in node.inputs), default=0)
+    return depths[root]
 
 
 def origin(node: Node, column: str) -> str | None:
-    """The column of a table that a column is, if it is only passed on from there."""
+    """The table's column that a column passes on unchanged, if that is what it does."""
     if isinstance(node, Scan):
         return column
     if isinstance(node, Project):
@@ -313,16 +313,16 @@ def origin(node: Node, column: str) -> str | None:
 
 def inexact_columns(node: Node) -> frozenset[str]:
     """Columns whose value may differ in the last bit when it is computed again."""
-    found: dict[Node, frozenset[str]] = {}
+    inexact: dict[Node, frozenset[str]] = {}
     for one in reversed(users_first(node)):
-        found[one] = _inexact(one, frozenset().union(*(found[child] for child in one.inputs)))
-    return found[node]
+        inexact[one] = _inexact(one, frozenset().union(*(inexact[child] for child in one.inputs)))
+    return inexact[node]
 
 
 def _inexact(node: Node, below: frozenset[str]) -> frozenset[str]:
     if isinstance(node, Aggregate):
-        found = {call.name for call in node.calls if not call.exact or _uses(call.call, below)}
-        return frozenset(found | (below & set(node.keys)))
+        calls = {call.name for call in node.calls if not call.exact or _uses(call.call, below)}
+        return frozenset(calls | (below & set(node.keys)))
     if isinstance(node, Project):
         return frozenset(name for name, value in node.items if _uses(value, below))
     if isinstance(node, Window):
@@ -337,7 +337,7 @@ def _inexact(node: Node, below: frozenset[str]) -> frozenset[str]:
             if any(part.columns[place] in below for part in parts)
         )
     if isinstance(node, Explode):
-        return below | (set(node.made) if _uses(node.call, below) else frozenset())
+        return below | (set(node.added) if _uses(node.call, below) else frozenset())
     return below & frozenset(node.columns)
 
 

@@ -1,6 +1,6 @@
 """Leaves out the columns that nothing above uses.
 
-What two operators read stays one: it keeps the columns that any of them needs.
+An operator that several others read stays one: it keeps the columns that any of them needs.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tailrace.views.query.scope import column_of, columns_in
 
 
 def pruned(node: Node, needed: set[str]) -> Node:
-    """The same rows with at least the needed columns, and as few others as are easily had."""
+    """The same rows with the needed columns, and few others."""
     order = users_first(node)
     wanted: dict[Node, set[str]] = {one: set() for one in order}
     wanted[node] |= needed
     for one in order:
         for child, columns in zip(one.inputs, _of_inputs(one, wanted[one]), strict=True):
             wanted[child] |= columns & set(child.columns)
-    made: dict[Node, Node] = {}
+    narrowed: dict[Node, Node] = {}
     for one in reversed(order):
-        made[one] = _narrowed(one, wanted[one], [made[child] for child in one.inputs])
-    return made[node]
+        narrowed[one] = _narrowed(one, wanted[one], [narrowed[child] for child in one.inputs])
+    return narrowed[node]
 
 
 def _kept(node: Union | Scan, needed: set[str]) -> list[int]:
@@ -47,14 +47,14 @@ def _kept(node: Union | Scan, needed: set[str]) -> list[int]:
 
 # One branch for each operator.
 def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
-    """The columns that are used of each input."""
+    """The columns that it uses of each input."""
     if isinstance(node, Filter):
         return [needed | columns_in(node.condition)]
     if isinstance(node, Project):
         items = [item for item in node.items if item[0] in needed] or node.items[:1]
         return [{column for _, value in items for column in columns_in(value)}]
     if isinstance(node, Explode):
-        return [(needed - set(node.made)) | columns_in(node.call)]
+        return [(needed - set(node.added)) | columns_in(node.call)]
     if isinstance(node, InnerJoin):
         return [needed.union(*node.used)] * len(node.parts)
     if isinstance(node, KeyJoin):
@@ -62,7 +62,7 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
         return [used | {column for pair in node.pairs for column in pair}] * 2
     if isinstance(node, Aggregate):
         calls = [call for call in node.calls if call.name in needed]
-        if not node.keys and not calls:  # one row, of which nobody asks but that it is there
+        if not node.keys and not calls:  # one row, whose values nobody needs
             calls = list(node.calls)
         return [set(node.keys) | {c for call in calls for c in columns_in(call.call)}]
     if isinstance(node, Window):
@@ -95,7 +95,7 @@ def _narrowed(node: Node, needed: set[str], inputs: Sequence[Node]) -> Node:  # 
         columns = tuple(name for name, _ in items)
         return replace(node, input=inputs[0], items=items, columns=columns)
     if isinstance(node, Explode):
-        return replace(node, input=inputs[0], columns=(*inputs[0].columns, *node.made))
+        return replace(node, input=inputs[0], columns=(*inputs[0].columns, *node.added))
     if isinstance(node, InnerJoin):
         columns = tuple(column for part in inputs for column in part.columns)
         return replace(node, parts=tuple(inputs), columns=columns)

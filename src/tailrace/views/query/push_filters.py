@@ -1,4 +1,4 @@
-"""Brings a condition as far down a plan as it goes, so that less is read and joined."""
+"""Pushes a condition as far down a plan as it goes, so that less is read and joined."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
 
 
 def _decided(node: Node, condition: exp.Expr) -> bool | None:
-    """Whether a condition on a value that is written out is true; None if that is not certain."""
+    """Whether a condition on a literal value is true; None if that is not certain."""
     while isinstance(node, Filter):
         node = node.input
     if not isinstance(node, Project) or not isinstance(condition, exp.EQ):

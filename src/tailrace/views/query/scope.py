@@ -1,4 +1,4 @@
-"""Names while a query is translated: which column a name means, and of what type it is."""
+"""Names in a query that is being translated: the column that each means, and its type."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Visible:
     relation: str | None
     name: str
     column: str
-    # Only by its relation's name: of a column that USING joins by, one side's is the plain one.
+    # Only with its relation's name: of the two columns that USING joins by, one goes by its own.
     qualified: bool = False
-    implicit: bool = False  # not one of those that a star stands for
+    implicit: bool = False  # not shown by a star
 
 
 @dataclass(kw_only=True)
@@ -58,11 +58,11 @@ class Scope:
 
     columns: list[Visible] = field(default_factory=list)
     outer: Scope | None = None
-    calls: dict[str, str] = field(default_factory=dict)  # functions that are columns of the plan
+    calls: dict[str, str] = field(default_factory=dict)  # the plan's columns for functions
 
     def find(self, name: str, relation: str | None) -> str | None:
         """The plan's column; None if there is none of that name."""
-        found = {
+        columns = {
             known.column
             for known in self.columns
             if known.name.casefold() == name.casefold()
@@ -72,9 +72,9 @@ class Scope:
                 else (known.relation or "").casefold() == relation.casefold()
             )
         }
-        if len(found) > 1:
+        if len(columns) > 1:
             raise InvalidError(f"the column {name!r} is ambiguous: write it as table.{name}")
-        return next(iter(found), None)
+        return next(iter(columns), None)
 
     def bind(self, tree: exp.Expr) -> exp.Expr:
         """A copy of an expression with the plan's columns in place of names."""
@@ -84,11 +84,11 @@ class Scope:
         for column in outside_queries(holder):
             if column.table or column.name not in known:
                 column.replace(self._bound(column))
-        made: exp.Expr = holder.this
-        return made
+        result: exp.Expr = holder.this
+        return result
 
     def put_calls(self, holder: exp.Expr) -> None:
-        """Put the plan's columns in place of functions that are such."""
+        """Replace the functions that the plan has as columns."""
         for call in list(holder.find_all(exp.Anonymous)) if self.calls else []:
             column = self.calls.get(call.sql("spark"))
             if column is not None:
@@ -115,7 +115,7 @@ class Scope:
 
 
 def outside_queries(holder: exp.Expr) -> list[exp.Column]:
-    """The columns of an expression that are not those of a subquery in it."""
+    """The columns of an expression outside of its subqueries."""
     return [c for c in holder.find_all(exp.Column) if not _is_inside_query(c, holder)]
 
 
@@ -150,11 +150,11 @@ def renamed(tree: exp.Expr, names: Mapping[str, exp.Expr]) -> exp.Expr:
     for column in list(holder.find_all(exp.Column)):
         if column.name in names:
             value = names[column.name].copy()
-            # What was one value stays one, whatever stands around it.
+            # One value stays one, whatever is around it.
             loose = isinstance(value, _LOOSE) and not isinstance(value, exp.Paren)
             column.replace(exp.Paren(this=value) if loose else value)
-    made: exp.Expr = holder.this
-    return made
+    result: exp.Expr = holder.this
+    return result
 
 
 _LOOSE = (exp.Binary, exp.Unary, exp.Between, exp.In)
@@ -186,10 +186,7 @@ def any_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def connected(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
-    """The AND or OR of parts in their order, as a tree that is as low as it can be.
-
-    What goes through a tree goes down by recursion.
-    """
+    """The AND or OR of parts in their order, as the lowest tree: others walk it by recursion."""
     if len(parts) == 1:
         return parts[0]
     sides = [connected(kind, part) for part in (parts[: len(parts) // 2], parts[len(parts) // 2 :])]
@@ -201,7 +198,7 @@ def connected(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def balanced(tree: exp.Query) -> exp.Query:
-    """A query with its long ANDs and ORs as low trees."""
+    """A query with its long ANDs and ORs as the lowest trees."""
     for connector in list(tree.find_all(exp.And, exp.Or)):
         kind = type(connector)
         if type(connector.parent) is kind:
@@ -253,7 +250,7 @@ class Names:
         return kind if isinstance(kind, exp.DataType) else exp.DataType.build("unknown")
 
     def common_type(self, *trees: exp.Expr) -> exp.DataType | None:
-        """The type in which two values are compared; None if that may change one of them."""
+        """The type in which two values are compared; None if that might change either."""
         one, other = (
             self.types.get(tree.name) if isinstance(tree, exp.Column) else self.type_of(tree)
             for tree in trees
@@ -261,7 +258,7 @@ class Names:
         return common_type(one, other)
 
     def check_groupable(self, columns: Iterable[str]) -> None:
-        """Refuse groups by maps: rows of a group could not be looked for by them."""
+        """Refuse to group by maps: the rows of a group could not be found by them."""
         for column in columns:
             kind = self.types.get(column)
             if kind is not None and any(
@@ -270,7 +267,7 @@ class Names:
                 raise UnsupportedError("groups by a map, for which there is no equality")
 
     def is_exact(self, tree: exp.Expr) -> bool:
-        """Whether values of an expression add up to the same in any order; False in doubt."""
+        """Whether an expression's values add up to the same in any order; False in doubt."""
         if isinstance(tree, exp.Column):
             return tree.name in self.types and self.types[tree.name].this in EXACT_TYPES
         if isinstance(tree, exp.Literal):
@@ -281,7 +278,7 @@ class Names:
             return self.is_exact(tree.this)
         if isinstance(tree, exp.Add | exp.Sub | exp.Mul | exp.Mod):
             return self.is_exact(tree.left) and self.is_exact(tree.right)
-        if isinstance(tree, exp.Div):  # of whole numbers it gives a double
+        if isinstance(tree, exp.Div):  # whole numbers give a double
             both = (tree.left, tree.right)
             return all(map(self.is_exact, both)) and any(map(self.is_decimal, both))
         if isinstance(tree, exp.Case):
@@ -298,7 +295,7 @@ class Names:
         return self.type_of(tree).this in exp.DataType.INTEGER_TYPES
 
     def is_decimal(self, tree: exp.Expr) -> bool:
-        """Whether values of an expression are decimals; False in doubt."""
+        """Whether an expression's values are decimals; False in doubt."""
         if isinstance(tree, exp.Literal):
             return "." in tree.this
         if isinstance(tree, exp.Column):

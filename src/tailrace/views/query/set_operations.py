@@ -1,4 +1,4 @@
-"""UNION, INTERSECT and EXCEPT: two results as one, column by column."""
+"""UNION, INTERSECT and EXCEPT: two results become one, column by column."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def combined(relations: Relations, query: exp.SetOperation, left: Result, right:
 
 
 def _column(relations: Relations, nodes: list[Node], place: int, name: str) -> str:
-    """A new column; its type is known if both sides' values stay what they are."""
+    """A new column; its type is known if the values of both sides stay as they are."""
     names = relations.names
     sides = [column_of(node.columns[place]) for node in nodes]
     common = names.common_type(*sides)
@@ -63,7 +63,7 @@ def _column(relations: Relations, nodes: list[Node], place: int, name: str) -> s
 
 
 def _as_doubles(relations: Relations, nodes: list[Node]) -> list[Node]:
-    """Both sides, with exact numbers made doubles where the other's are."""
+    """Both sides, with exact numbers as doubles where the other side has doubles."""
     double = exp.DataType.build("double")
     types = relations.names.types
     places = [
@@ -86,7 +86,7 @@ def _as_doubles(relations: Relations, nodes: list[Node]) -> list[Node]:
 
 
 def _is_double_and_exact(kinds: list[exp.DataType | None]) -> bool:
-    """Whether of two types one is double and the other that of exact numbers."""
+    """Whether one type is double, and the other exact."""
     known = [kind.this for kind in kinds if kind is not None]
     return exp.DataType.Type.DOUBLE in known and not EXACT_TYPES.isdisjoint(known)
 
@@ -101,12 +101,12 @@ def _aligned(relations: Relations, result: Result) -> Node:
 
 
 def _parts_of(node: Node) -> tuple[Node, ...]:
-    """What a UNION ALL is of, if it can as well be part of a longer one."""
+    """The parts of a UNION ALL that can be merged into a longer one."""
     return node.parts if isinstance(node, Union) and not node.converted else (node,)
 
 
 def _with_repeats(node: Node) -> Node:
-    """What a UNION took the different rows of, if that is what a node is."""
+    """A UNION as a UNION ALL, if that is what a node is."""
     if not isinstance(node, Aggregate) or node.calls or node.keys != node.input.columns:
         return node
     return node.input if isinstance(node.input, Union) else node

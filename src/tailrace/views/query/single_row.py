@@ -46,7 +46,7 @@ def is_single_row(node: Node, types: Types) -> bool:
 
 
 def _pinned(node: Node, types: Types) -> set[str]:
-    """Columns that have the same value in all rows, because a condition says which."""
+    """Columns that a condition fixes to one value in all rows."""
     if isinstance(node, Filter):
         pairs = (_compared(part, types) for part in conjuncts(node.condition))
         return _pinned(node.input, types) | {column for column in pairs if column is not None}
@@ -64,7 +64,7 @@ def _pinned(node: Node, types: Types) -> set[str]:
 
 
 def _compared(condition: exp.Expr, types: Types) -> str | None:
-    """The column that a condition compares with a literal of its kind: no two values equal it."""
+    """The column that a condition fixes, by a literal of its type that only one value equals."""
     if not isinstance(condition, exp.EQ):
         return None
     sides = [condition.left, condition.right]

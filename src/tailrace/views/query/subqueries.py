@@ -1,4 +1,4 @@
-"""Subqueries in conditions and values: EXISTS, IN and scalar ones, as joins."""
+"""Subqueries in conditions and values, as joins: EXISTS, IN and scalar ones."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Subqueries:
 
     def __init__(self, translator: Translator, env: Env) -> None:
         self._translator, self._env = translator, env
-        self.columns: set[str] = set()  # that hold the values of scalar ones
+        self.columns: set[str] = set()  # with the values of scalar subqueries
 
     def condition(self, condition: exp.Expr, from_: From, scope: Scope) -> exp.Expr | None:
         """Bind a condition of a WHERE; None if it has become a join."""
         return self.bound(scope.bind(condition), from_, scope)
 
     def bound(self, condition: exp.Expr, from_: From, scope: Scope) -> exp.Expr | None:
-        """The same for a condition whose own columns are the plan's already."""
+        """The same for a condition whose own columns are bound already."""
         if not condition.find(exp.Query):
             return condition
         positive, inner = True, condition
@@ -72,7 +72,7 @@ class Subqueries:
         self._check_open(result, left)
         kind = JoinKind.SEMI if positive else JoinKind.ANTI
         if result.single:
-            raise UnsupportedError("EXISTS of an aggregate, which has a row of no rows")
+            raise UnsupportedError("EXISTS of an aggregate, which gives a row even over no rows")
         from_.parts = [self._translator.key_join(kind, left, result.node, list(result.open))]
 
     def _in(self, tree: exp.In, from_: From, scope: Scope, *, positive: bool) -> None:
@@ -85,8 +85,8 @@ class Subqueries:
         if len(values) != len(result.outputs):
             raise InvalidError(f"{len(values)} values are compared with {len(result.outputs)}")
         if result.single and result.open and (not positive or result.on_empty is not None):
-            # Where nothing matches, there is a row all the same, with a 0 or a NULL.
-            raise UnsupportedError("IN of an aggregate, which has a row of no rows")
+            # Where nothing matches there is still a row, with a 0 or a NULL.
+            raise UnsupportedError("IN of an aggregate, which gives a row even over no rows")
         left = from_.collapse()
         self._check_open(result, left)
         conditions = list(result.open)
@@ -121,11 +121,11 @@ class Subqueries:
             inner = query.this if isinstance(query, exp.Subquery) else query
             value = self._scalar(inner, from_, scope, strict=strict)
             place.replace(value)
-        made: exp.Expr = holder.this
-        return made
+        result: exp.Expr = holder.this
+        return result
 
     def _is_strict(self, query: exp.Expr, holder: exp.Expr) -> bool:
-        """Whether the condition cannot be true if the subquery's value is NULL."""
+        """Whether the condition is never true where the subquery's value is NULL."""
         above = query.parent
         while isinstance(above, STRICT) and above is not holder:
             above = above.parent
@@ -160,8 +160,7 @@ class Subqueries:
         if result.on_empty is not None:
             node, marker = self._translator.with_column(node, exp.true(), "found")
             self.columns.add(marker)
-        made = self._translator.key_join(JoinKind.LEFT, left, node, list(result.open))
-        from_.parts = [made]
+        from_.parts = [self._translator.key_join(JoinKind.LEFT, left, node, list(result.open))]
         if marker is None:
             return column
         empty = exp.If(this=_is_null(column_of(marker)), true=result.on_empty)

@@ -1,7 +1,7 @@
 """Windows of time: `window(t, '10 minutes')`, and `window.start` beside it.
 
-A tumbling or a sliding window is a function of a row, or a generator: a column below everything
-else of its SELECT. A session depends on other rows, so that no rule covers it.
+A tumbling or sliding window is a function of a row, or a generator: it becomes a column below
+everything else in its SELECT. A session depends on other rows, so no rule covers it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TYPE = "struct<start: timestamp, end: timestamp>"
 
 
 def with_readable_windows(text: str) -> str:
-    """A query in which the function has a name that sqlglot reads everywhere."""
+    """A query that calls the function by a name that sqlglot reads everywhere."""
     try:
         tokens = spark_sql.tokenize(text)
     except sqlglot.errors.SqlglotError:
@@ -42,14 +42,14 @@ def with_readable_windows(text: str) -> str:
 
 
 def restore_windows(tree: exp.Expr) -> None:
-    """Give the function its name back."""
+    """Give the function its own name back."""
     for call in tree.find_all(exp.Anonymous):
         if call.name == READABLE:
             call.set("this", "window")
 
 
 def add_time_window(relations: Relations, select: exp.Select, from_: From, scope: Scope) -> None:
-    """Make the window of a SELECT a column of what it reads."""
+    """Add the window of a SELECT as a column to what it reads."""
     calls = [c for c in select.find_all(exp.Anonymous) if c.parent_select is select]
     for call in calls:
         if call.name.lower() in ("session_window", "window_time"):

@@ -1,8 +1,8 @@
 """From SQL to a plan.
 
-Owned here: what each clause of a SELECT means in operators, and in which order. Subqueries in
-conditions become joins (`subqueries`). What no operator covers is an UnsupportedError that names
-the expression, and a mistake in the query an InvalidError.
+Owned here: which operators each clause of a SELECT becomes, and in which order. Subqueries in
+conditions become joins (`subqueries`). What no operator covers raises an UnsupportedError that
+names the expression; a mistake in the query raises an InvalidError.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tailrace.views.query.windows import add_windows
 
 
 def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
-    """The plan of a query, and the types of the plan's columns as far as they are known."""
+    """The plan of a query, and the types of its columns as far as they are known."""
     for name in nondeterministic_calls(query):
         if name.removesuffix("()") not in DAY | INSTANT:  # those are fixed for a refresh
             raise UnsupportedError(f"{name} does not give the same value twice")
@@ -58,7 +58,7 @@ def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.
 
 @dataclass(kw_only=True)
 class _Late:
-    """What a SELECT computes after its WHERE."""
+    """What a SELECT computes after WHERE."""
 
     items: list[tuple[str, exp.Expr]]
     having: exp.Expr | None
@@ -75,7 +75,7 @@ class _Late:
         ]
 
     def values_where(self, condition: exp.Expr) -> None:
-        """Make a condition on the groups one on the values, which are NULL where it is not true."""
+        """Turn a condition on groups into values that are NULL where it is not true."""
         self.items = [
             (name, exp.Case(ifs=[exp.If(this=condition.copy(), true=value)]))
             for name, value in self.items
@@ -165,7 +165,7 @@ class Translator(Relations):
         return self._limited(select, result, late.orders) if late.limited else result
 
     def _late(self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries) -> _Late:
-        """What is computed after the WHERE, bound to its columns."""
+        """What is computed after WHERE, bound to its columns."""
         items = self._items(select, scope, from_, subqueries)
         aliases = {name.casefold(): value for name, value in items}
         having, qualify, order, distinct = (
@@ -178,7 +178,7 @@ class Translator(Relations):
             items=items,
             having=self._bind_late(having.this, scope, aliases) if having else None,
             qualify=self._bind_late(qualify.this, scope, aliases) if qualify else None,
-            # Without a LIMIT an order is nothing: rows are a bag.
+            # Without a LIMIT the order means nothing: rows are a bag.
             orders=self._orders(order, scope, items) if order and limited else [],
             limited=limited,
         )
@@ -193,11 +193,11 @@ class Translator(Relations):
     ) -> None:
         """Group the rows, and rewrite what comes after in terms of the groups."""
         if group is None and result.open and late.having is not None:
-            # There is a row also where nothing matches, if the condition is true of no rows.
+            # Where nothing matches there is a row too, if the condition is true of no rows.
             if late.having.find(exp.Query):
                 raise UnsupportedError("a subquery in the HAVING of a correlated subquery")
             late.values_where(late.having)
-        # A subquery of a HAVING comes after the groups, and so has no part in them.
+        # A subquery in HAVING comes after the groups, so it takes no part in them.
         trees = [_without_queries(tree) for tree in late.trees()]
         grouped = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
         grouped.scalars = frozenset(subqueries.columns)
@@ -214,7 +214,7 @@ class Translator(Relations):
             result.node = holder.node()
 
     def _shown(self, result: Result, late: _Late, *, distinct: bool) -> None:
-        """The outputs and, beside them, what an ORDER BY or an open condition needs."""
+        """The outputs, and what ORDER BY or an open condition needs beside them."""
         needed = {c for tree in result.open for c in columns_in(tree)}
         extra = sorted(needed & set(result.node.columns))
         if distinct and not extra:
@@ -291,7 +291,7 @@ class Translator(Relations):
         return value.sql("spark")
 
     def _expand_stars(self, select: exp.Select, scope: Scope) -> None:
-        """Spell out * in the query itself: columns that a table gets later are not the view's."""
+        """Spell out * in the query itself: columns added to a table later do not join the view."""
         columns: list[exp.Expr] = []
         for tree in select.expressions:
             star = tree.this if isinstance(tree, exp.Column) else tree
@@ -319,7 +319,7 @@ class Translator(Relations):
         return columns
 
     def _bind_late(self, tree: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
-        """HAVING, QUALIFY, GROUP BY and ORDER BY may also name the SELECT list's aliases."""
+        """Bind what may also name aliases of the SELECT list, such as HAVING and ORDER BY."""
         holder = exp.Paren(this=tree.copy())
         for column in outside_queries(holder):
             known = not column.table and scope.find(column.name, None) is not None
@@ -359,11 +359,11 @@ class Translator(Relations):
                     Visible(relation=None, name=o.name, column=o.column) for o in result.outputs
                 ]
             )
-            given = query.args.get("order")
+            order = query.args.get("order")
             items: list[tuple[str, exp.Expr]] = [
                 (o.name, column_of(o.column)) for o in result.outputs
             ]
-            orders = self._orders(given, scope, items) if given else []
+            orders = self._orders(order, scope, items) if order else []
         if result.open:
             raise UnsupportedError("LIMIT in a correlated subquery")
         shown = [column_of(output.column) for output in result.outputs]
@@ -389,18 +389,18 @@ def _without_queries(tree: exp.Expr) -> exp.Expr:
     holder = exp.Paren(this=tree.copy())
     for query in list(holder.find_all(exp.Query)):
         query.replace(exp.Null())
-    made: exp.Expr = holder.this
-    return made
+    result: exp.Expr = holder.this
+    return result
 
 
 def _with_this(ordered: exp.Ordered, this: exp.Expr) -> exp.Ordered:
-    made = ordered.copy()
-    made.set("this", this)
-    return made
+    copy = ordered.copy()
+    copy.set("this", this)
+    return copy
 
 
 def _rebind(tree: exp.Expr, scope: Scope) -> exp.Expr:
-    """Bind names; columns of the plan that are in the tree already stay."""
+    """Bind names, but leave the plan's columns that are there already."""
     columns = {visible.column for visible in scope.columns} | set(scope.calls.values())
     around = scope
     while around.outer is not None:
@@ -411,5 +411,5 @@ def _rebind(tree: exp.Expr, scope: Scope) -> exp.Expr:
     for column in outside_queries(holder):
         if column.table or column.name not in columns:
             column.replace(scope.bind(column))
-    made: exp.Expr = holder.this
-    return made
+    result: exp.Expr = holder.this
+    return result

@@ -1,6 +1,6 @@
-"""Queries as trees, put together without being parsed or copied.
+"""Queries as trees, built without parsing or copying.
 
-Whoever passes a tree on gives it away: a part of a tree has one place in it.
+To pass a tree on is to give it away: each part has one place in one tree.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ _LEAVES = (exp.Column, exp.Literal, exp.Identifier, exp.DataType, exp.TableAlias
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Do not look for garbage while many trees are made that are all in use.
+    """Pause the garbage collector while many trees are built that are all in use.
 
-    Each is a cycle of parents and parts, and to go through all of them again and again takes as
-    long as to make them. Whoever turned the collector off turns it on again, whatever other
-    threads do here.
+    Each is a cycle of parents and parts, and visiting them again and again takes as long as
+    building them. Whoever turned the collector off turns it on again, whatever other threads do.
     """
     was = gc.isenabled()
     gc.disable()
@@ -36,17 +35,17 @@ def kept() -> Iterator[None]:
 
 def table(name: str, alias: str | None = None) -> exp.Table:
     """A relation in a FROM."""
-    made = exp.Table(this=exp.Identifier(this=name, quoted=False))
+    relation = exp.Table(this=exp.Identifier(this=name, quoted=False))
     if alias is not None:
-        made.set("alias", _alias(alias))
-    return made
+        relation.set("alias", _alias(alias))
+    return relation
 
 
 def whole(name: str, columns: Sequence[str]) -> exp.Select:
     """All columns of a relation."""
-    made = select(items(columns), table(name))
-    made.meta[_WHOLE] = name
-    return made
+    query = select(items(columns), table(name))
+    query.meta[_WHOLE] = name
+    return query
 
 
 def sub(query: exp.Query | exp.Table, name: str = "q") -> exp.Expr:
@@ -70,10 +69,10 @@ def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]
 
 def column(name: str, relation: str | None = None, *, quoted: bool = False) -> exp.Column:
     """A column; one of a plan has a name that needs no quotes."""
-    made = exp.Column(this=exp.Identifier(this=name, quoted=quoted))
+    tree = exp.Column(this=exp.Identifier(this=name, quoted=quoted))
     if relation is not None:
-        made.set("table", exp.Identifier(this=relation, quoted=False))
-    return made
+        tree.set("table", exp.Identifier(this=relation, quoted=False))
+    return tree
 
 
 def named(tree: exp.Expr, name: str) -> exp.Alias:
@@ -92,7 +91,7 @@ def from_query(query: exp.Query | exp.Table, columns: Sequence[str]) -> exp.Sele
 
 
 def union_all(parts: Sequence[exp.Query]) -> exp.Query:
-    """The rows of all parts, as a tree that is as low as it can be."""
+    """The rows of all parts, as the lowest tree."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -106,8 +105,8 @@ def union_parts(tree: exp.Query) -> list[exp.Query]:
     parts, waiting = [], [tree]
     while waiting:
         part = waiting.pop()
-        said = {name for name, value in part.args.items() if value}
-        if isinstance(part, exp.Union) and said == {"this", "expression"}:
+        clauses = {name for name, value in part.args.items() if value}
+        if isinstance(part, exp.Union) and clauses == {"this", "expression"}:
             waiting += [part.expression, part.this]
         else:
             parts.append(part)
@@ -115,7 +114,7 @@ def union_parts(tree: exp.Query) -> list[exp.Query]:
 
 
 def tables_in(tree: exp.Expr) -> Iterator[tuple[exp.Table, int]]:
-    """The relations that a query reads, and in how many SELECTs each is."""
+    """The relations that a query reads, each with the number of SELECTs around it."""
     waiting = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -145,31 +144,31 @@ def size(tree: exp.Expr) -> int:
 
 
 def copied(tree: exp.Expr) -> exp.Expr:
-    """A copy of a tree without what the parser noted beside it."""
+    """A copy of a tree without the parser's notes."""
     root = type(tree)()
     waiting = [(tree, root)]
     while waiting:
-        node, made = waiting.pop()
+        node, copy = waiting.pop()
         for name, value in node.args.items():
             if isinstance(value, exp.Expr):
                 part = type(value)()
-                made.set(name, part)
+                copy.set(name, part)
                 waiting.append((value, part))
             elif type(value) is list:
                 parts = [type(one)() if isinstance(one, exp.Expr) else one for one in value]
-                made.set(name, parts)
+                copy.set(name, parts)
                 waiting += [
                     (one, part)
                     for one, part in zip(value, parts, strict=True)
                     if isinstance(one, exp.Expr)
                 ]
             else:
-                made.args[name] = value
+                copy.args[name] = value
     return root
 
 
 def shape(tree: exp.Expr) -> tuple[Hashable, ...]:
-    """Equal for trees that say the same in the same words."""
+    """Equal for trees with the same parts in the same places."""
     words: list[Hashable] = []
     waiting: list[object] = [tree]
     while waiting:
@@ -177,9 +176,9 @@ def shape(tree: exp.Expr) -> tuple[Hashable, ...]:
         if not isinstance(node, exp.Expr):
             words.append(str(node))
             continue
-        said = [(name, value) for name, value in node.args.items() if value]
+        arguments = [(name, value) for name, value in node.args.items() if value]
         words.append(node.key)
-        for name, value in said:
+        for name, value in arguments:
             if type(value) is list:
                 words += (name, len(value))
                 waiting += value

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tailrace.views.query.from_clause import Relations
 
 Items = list[tuple[str, exp.Expr]]
-# Functions whose result depends on the order of rows that the ORDER BY leaves open.
+# Functions whose result depends on how rows are ordered that ORDER BY leaves equal.
 _ORDERED = (
     exp.RowNumber,
     exp.Lead,
@@ -33,7 +33,7 @@ def add_windows(
     orders: list[exp.Ordered],
     qualify: exp.Expr | None,
 ) -> tuple[Node, Items, list[exp.Ordered], exp.Expr | None]:
-    """A node with the functions' values as columns, and the expressions with those in place."""
+    """A node with the functions' values as columns, and the expressions over these columns."""
     trees = [*(value for _, value in items), *(o.this for o in orders)]
     trees += [qualify] if qualify is not None else []
     calls: dict[str, exp.Window] = {}
@@ -52,17 +52,17 @@ def add_windows(
     shared = set.intersection(
         *({key.name for key in window.args["partition_by"]} for window in bound.values())
     )
-    made: Items = []
+    computed: Items = []
     names: dict[str, str] = {}
     for text, window in bound.items():
         _break_ties(window, node)
         names[text] = relations.names.new("w", relations.names.type_of(window))
-        made.append((names[text], window))
+        computed.append((names[text], window))
     node = Window(
         columns=(*node.columns, *names.values()),
         input=node,
         partition=tuple(c for c in node.columns if c in shared),
-        items=tuple(made),
+        items=tuple(computed),
         exact=all(_is_exact(relations, window) for window in bound.values()),
     )
 
@@ -86,18 +86,18 @@ def add_windows(
 
 def _partitioned(relations: Relations, node: Node, window: exp.Window) -> tuple[Node, exp.Window]:
     """A window whose partition is by columns of the node."""
-    made = window.copy()
-    assert isinstance(made, exp.Window)
+    copy = window.copy()
+    assert isinstance(copy, exp.Window)
     partition = []
-    for key in made.args.get("partition_by") or ():
+    for key in copy.args.get("partition_by") or ():
         node, column = relations.as_column(node, key.copy())
         partition.append(column_of(column))
-    made.set("partition_by", partition)
-    return node, made
+    copy.set("partition_by", partition)
+    return node, copy
 
 
 def _break_ties(window: exp.Window, node: Node) -> None:
-    """Where equal rows would come in any order, order them by all columns."""
+    """Where equal rows could come in any order, order them by all columns."""
     spec = window.args.get("spec")
     by_rows = spec is not None and spec.args.get("kind") == "ROWS"
     if isinstance(window.this, _ORDERED) or by_rows:
