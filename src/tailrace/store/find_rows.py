@@ -8,7 +8,6 @@ that is too large for the driver is left to Spark (None).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,19 +18,14 @@ import pyarrow.compute as pc
 
 from tailrace.spark_sql.types import is_atomic
 from tailrace.store import stats
-from tailrace.store.parallel import each, pays
-from tailrace.store.reader.batches import read_groups
+from tailrace.store.reader.batches import Batch
 from tailrace.store.reader.budget import Budget
 from tailrace.store.reader.filters import Flags, Known, overlap
-from tailrace.store.reader.layout import Layout
-from tailrace.store.reader.opened import open_file
-from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import HIDDEN, Column
+from tailrace.store.search import Search
 
-# Row groups that one task reads.
-_GROUPS = 4
 # Numbers up to which it is faster to look a value up than to hash it: a table of a byte each.
 _TABLE_RANGE = 32_000_000
 
@@ -131,14 +125,6 @@ class Wanted:
         return flags
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    live: LiveFile
-    layout: Layout
-    groups: tuple[int, ...]
-    rows: int  # of the groups
-
-
 class Found(NamedTuple):
     """What a search has found."""
 
@@ -160,49 +146,23 @@ def find_rows(
     `scan` should be pruned, and its table narrowed to the columns that are needed. No rows if more
     than `limit` rows are found, or more values would have to be compared than the driver should.
     """
-    tasks = [task for live in scan.files for task in _tasks(runtime, live, wanted)]
-    count = sum(task.rows for task in tasks)
-    if not Budget.of(runtime.settings).covers_search(count):
+    search = Search(runtime, scan, wanted)
+    if not Budget.of(runtime.settings).covers_search(search.rows):
         return Found(None, 0)
     schema = _schema(scan.table.columns, places=places)
 
-    kept = runtime.kept_files.for_read(count, len(schema))
+    def use(live: LiveFile, batch: Batch) -> pa.Table:
+        arrays = batch.rows.columns
+        if places:
+            count = len(batch.positions)
+            arrays += [pa.repeat(live.file.key, count), pa.array(batch.positions)]
+        found = pa.table(arrays, schema=schema)
+        return found if where is None else found.filter(where)
 
-    def run(task: _Task) -> list[pa.Table]:
-        file, columns = task.live.file, scan.table.columns
-        visible = task.live.visible(runtime, scan.at)
-        parts = []
-        with open_file(runtime.storage, file, kept=kept, layout=task.layout) as opened:
-            for positions, rows in read_groups(
-                opened, task.groups, visible, columns, wanted, use_threads=False
-            ):
-                arrays = rows.columns
-                if places:
-                    arrays += [pa.repeat(file.key, len(positions)), pa.array(positions)]
-                found = pa.table(arrays, schema=schema)
-                parts.append(found if where is None else found.filter(where))
-        return parts
-
-    threads = pays(runtime.storage, count)
-    parts = [part for found in each(run, tasks, threads=threads) for part in found]
+    parts = search.run(scan.table.columns, lambda live: live.visible(runtime, scan.at), use)
     if sum(part.num_rows for part in parts) > limit:
-        return Found(None, count)
-    return Found(pa.concat_tables([schema.empty_table(), *parts]), count)
-
-
-def _tasks(runtime: Runtime, live: LiveFile, wanted: Wanted) -> list[_Task]:
-    with open_file(runtime.storage, live.file, kept=runtime.kept_files) as opened:
-        groups = opened.groups(RowRange.of(live.file), wanted)
-    shares = [groups[start : start + _GROUPS] for start in range(0, len(groups), _GROUPS)]
-    return [
-        _Task(
-            live=live,
-            layout=opened.layout,
-            groups=tuple(share),
-            rows=sum(last - first for first, last in map(opened.span, share)),
-        )
-        for share in shares
-    ]
+        return Found(None, search.rows)
+    return Found(pa.concat_tables([schema.empty_table(), *parts]), search.rows)
 
 
 def _schema(columns: Sequence[Column], *, places: bool) -> pa.Schema:

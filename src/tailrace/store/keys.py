@@ -20,8 +20,8 @@ from tailrace.errors import CorruptError
 from tailrace.spark_sql import types
 from tailrace.store import stats
 from tailrace.store.files import DataFile
-from tailrace.store.positions import Positions, PositionsByFile, from_bitmap, to_bitmap, union
-from tailrace.store.reader.batches import read, read_rows
+from tailrace.store.positions import NONE, Positions, PositionsByFile, from_bitmap, to_bitmap, union
+from tailrace.store.reader.batches import read_rows
 from tailrace.store.reader.budget import Budget
 from tailrace.store.reader.filters import FileStats, Flags, Known, known_of, overlap
 from tailrace.store.reader.row_range import RowRange
@@ -29,6 +29,7 @@ from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import FILE, POS, Column, TableInfo
+from tailrace.store.search import Search
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import load, local_frame, to_df
 from tailrace.store.stats import Bounds
@@ -137,16 +138,22 @@ def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -
 
 
 def _find_locally(runtime: Runtime, keys: Keys, scan: Scan) -> PositionsByFile:
+    def every(live: LiveFile) -> RowRange:
+        return RowRange.of(live.file)
+
+    found: dict[int, list[Positions]] = {}
+    for key, positions in Search(runtime, scan, keys).run(
+        (), every, lambda live, batch: (live.file.key, batch.positions)
+    ):
+        found.setdefault(key, []).append(positions)
     places = {}
-    kept = runtime.kept_files.for_read(scan.rows, len(keys.looks_at))
     for live in scan.files:
-        every = RowRange.of(live.file)
-        found = union(b.positions for b in read(runtime.storage, every, (), where=keys, kept=kept))
         # Which rows are deleted is asked only if there is something to find.
-        if len(found) and live.has_deletes:
-            found = np.setdiff1d(found, live.dead(runtime, scan.at), assume_unique=True)
-        if len(found):
-            places[live.file.key] = found
+        if live.file.key in found:
+            dead = live.dead(runtime, scan.at) if live.has_deletes else NONE
+            at = np.setdiff1d(union(found[live.file.key]), dead, assume_unique=True)
+            if len(at):
+                places[live.file.key] = at
     return places
 
 

@@ -17,6 +17,7 @@ from tailrace.settings import Settings
 from tailrace.store.files import DataFile, Op
 from tailrace.store.find_rows import Wanted
 from tailrace.store.parquet_writer import FileWriter
+from tailrace.store.reader import batches
 from tailrace.store.reader.batches import _some, read, read_rows
 from tailrace.store.reader.filters import Comparison, Comparisons
 from tailrace.store.reader.row_range import RowRange, split
@@ -37,6 +38,7 @@ class Work:
     """What has been done since the last look."""
 
     opened: list[str] = field(default_factory=list)
+    calls: list[tuple[int, int]] = field(default_factory=list)  # row groups from, to before
     decoded: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)  # groups, columns
 
     @property
@@ -51,18 +53,19 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     done = Work()
-    open_read, read_group = Storage.open_read, pq.ParquetFile.read_row_group
+    open_read, read_groups = Storage.open_read, pq.ParquetFile.read_row_groups
 
     def opening(storage: Storage, path: str) -> AbstractContextManager[pa.NativeFile]:
         done.opened.append(path)
         return open_read(storage, path)
 
-    def decoding(file: pq.ParquetFile, group: int, columns: list[str], **given: Any) -> pa.Table:
-        done.decoded.append((group, tuple(columns)))
-        return read_group(file, group, columns=columns, **given)
+    def decoding(file: pq.ParquetFile, groups: range, columns: list[str], **given: Any) -> pa.Table:
+        done.calls.append((groups.start, groups.stop))
+        done.decoded += [(group, tuple(columns)) for group in groups]
+        return read_groups(file, groups, columns=columns, **given)
 
     monkeypatch.setattr(Storage, "open_read", opening)
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", decoding)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", decoding)
     return done
 
 
@@ -232,6 +235,23 @@ def test_shares_of_whole_groups_decode_each_group_once(
     found = [p for share in shares for rows in share for p in positions(storage, rows)]
     assert found == list(range(ROWS))
     assert [group for group, _ in work.decoded] == list(range(10))
+
+
+def test_small_row_groups_that_follow_each_other_are_decoded_at_once(
+    storage: Storage, file: DataFile, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_BATCH_ROWS", 3 * GROUP)
+    every = RowRange.of(file)
+    some_found = list(read(storage, every, (ID, S), where=wanted(N, 3)))
+    # Ten row groups less the one without a value, three at a time; there is a 3 in each.
+    assert work.calls == [(0, 3), (0, 3), (3, 6), (3, 6), (6, 9), (6, 9)]
+    assert [len(batch.positions) for batch in some_found] == [43, 43, 43]
+    assert [int(p) for b in some_found for p in b.positions] == list(range(3, ROWS - GROUP, 7))
+    work.calls.clear()
+    # Other columns are decoded only of those in which something was found: there is no 1205.
+    found = list(read(storage, every, (S, ID), where=wanted(ID, 50, 90, 1205, 2050)))
+    assert [b.rows.column("id").to_pylist() for b in found] == [[50, 90], [2050]]
+    assert work.calls == [(0, 3), (0, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tailrace.store.find_rows import Wanted, find_rows
 from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.scan import Scan
 from tests.oracle.values import GENERATORS, comparable
+from tests.store.test_schema import make
 from tests.support import counted
 from tests.support.seeds import seed
 
@@ -114,21 +115,24 @@ def test_a_widened_column_has_its_type_of_today(lake: tailrace.Lake, table: tail
 def test_large_reads_are_not_kept(lake: tailrace.Lake, table: tailrace.Table) -> None:
     small = KeptFiles.of(100_000)
     # Two columns of a thousand rows would take more than a quarter of the room.
-    assert [small.for_read(rows, 2)._keeps for rows in (100, 700, 1000)] == [True, True, False]
+    assert [small.for_read(rows, 2).keeps for rows in (100, 700, 1000)] == [True, True, False]
     assert search(lake, "v", [6], room=100_000)[1] == ROWS
-    assert not KeptFiles.of(0).for_read(0, 0)._keeps
+    assert not KeptFiles.of(0).for_read(0, 0).keeps
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
+    (column,) = make({"c": "bigint"}).columns
     kept = KeptFiles.of(10_000).for_read(1, 1)
+
+    def groups() -> list[int]:
+        return [group for group in range(101) if kept.columns(1, group, [column])]
+
     for group in range(100):
-        kept.keep_column(1, group, "c", pa.chunked_array([np.arange(100)]))
-    held = [group for group in range(100) if kept.column(1, group, "c", pa.int64()) is not None]
-    assert held == list(range(88, 100))
+        kept.keep(1, group, {column.physical: pa.chunked_array([np.arange(100)])})
+    assert groups() == list(range(88, 100))
     # One that would take most of the room pushes nothing out.
-    kept.keep_column(1, 100, "c", pa.chunked_array([np.arange(1000)]))
-    assert kept.column(1, 100, "c", pa.int64()) is None
-    assert kept.column(1, 99, "c", pa.int64()) is not None
+    kept.keep(1, 100, {column.physical: pa.chunked_array([np.arange(1000)])})
+    assert groups() == list(range(88, 100))
 
 
 @pytest.mark.parametrize("kind", KINDS)

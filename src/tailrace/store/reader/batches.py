@@ -1,8 +1,8 @@
-"""Reads rows of data files as Arrow batches, a row group at a time.
+"""Reads rows of data files as Arrow batches, some row groups at a time.
 
-Always true: one row group is held at a time, however many rows a range has; of groups without a
-wanted row nothing is read, and of columns that a filter does not look at nothing but where it
-found something.
+Always true: one large row group is held at a time, or as many rows of small ones, however many
+rows a range has; of groups without a wanted row nothing is read, and of columns that a filter does
+not look at nothing but where it found something.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from tailrace.store.reader.opened import OpenFile, open_file, schema_of
 from tailrace.store.reader.row_range import RowRange
 from tailrace.store.schema import Column
 
+# Rows that are decoded at once, unless a row group has more.
+_BATCH_ROWS = 131_072
 # A wanted row in so many is copied by a mask; fewer, each by its place.
 _SPARSE = 8
 
 
 class Batch(NamedTuple):
-    """Rows of one row group."""
+    """Rows of row groups that follow each other."""
 
     positions: Positions  # in the file
     rows: pa.Table  # under the columns' names
@@ -75,27 +77,31 @@ def read_groups(
 ) -> Iterator[Batch]:
     """The wanted rows of a range that are in some row groups of its file."""
     looked_at: tuple[Column, ...] = () if where is None else where.looks_at
+    layout = opened.layout
     others = [column for column in columns if column not in looked_at]
-    for group in groups:
-        first, last = opened.span(group)
+    for run in layout.runs(list(groups), _BATCH_ROWS):
+        first, last = layout.starts[run.start], layout.starts[run.stop]
         positions = rows.between(first, last).positions()
-        seen: dict[Column, pa.ChunkedArray] = {}
+        seen: pa.Table | None = None
         if where is not None and looked_at:
-            held = opened.read_group(group, looked_at, use_threads=use_threads)
-            seen = dict(zip(looked_at, held.columns, strict=True))
-            wanted = where.found_in(held)
+            seen = opened.read_groups(run, looked_at, use_threads=use_threads)
+            wanted = where.found_in(seen)
             if len(positions) < last - first:
                 positions = positions[wanted[positions - first]]
             else:
                 positions = np.flatnonzero(wanted) + first
-        if not len(positions):
-            continue
-        held = opened.read_group(group, others, use_threads=use_threads)
-        if seen and columns:
-            rest = iter(held.columns)
-            arrays = [seen[column] if column in seen else next(rest) for column in columns]
-            held = pa.table(arrays, schema=schema_of(columns))
-        yield Batch(positions, _some(held, positions - first) if columns else held)
+        ends = np.searchsorted(positions, layout.starts[run.start : run.stop + 1])
+        for part in layout.runs((np.flatnonzero(np.diff(ends)) + run.start).tolist(), _BATCH_ROWS):
+            start, stop = layout.starts[part.start], layout.starts[part.stop]
+            here = positions[ends[part.start - run.start] : ends[part.stop - run.start]]
+            held = opened.read_groups(part, others, use_threads=use_threads)
+            if seen is not None and columns:
+                near = seen.slice(start - first, stop - start)
+                held = pa.table(
+                    [(near if c in looked_at else held).column(c.name) for c in columns],
+                    schema=schema_of(columns),
+                )
+            yield Batch(here, _some(held, here - start) if columns else held)
 
 
 def _some(rows: pa.Table, places: Positions) -> pa.Table:

@@ -7,6 +7,7 @@ out what is looked up again and again, and is rarely repeated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from tailrace.lru import LruCache
 from tailrace.store.reader.layout import Layout
+from tailrace.store.schema import Column
 
 # A value takes about so many bytes, and a read is small if it takes at most this part of the room.
 _VALUE_BYTES, _SMALL = 16, 4
@@ -34,7 +36,7 @@ class KeptFiles:
     """What is kept, as one read uses it."""
 
     _store: _Store
-    _keeps: bool = False  # what the read decodes
+    keeps: bool = False  # whether it keeps what it decodes, and uses what is kept
 
     @staticmethod
     def of(room: int) -> KeptFiles:
@@ -44,7 +46,7 @@ class KeptFiles:
     def for_read(self, rows: int, columns: int) -> KeptFiles:
         """For a read of so many rows: what it decodes is kept if that is little."""
         room = self._store.room
-        return replace(self, _keeps=rows * columns * _VALUE_BYTES * _SMALL <= room > 0)
+        return replace(self, keeps=rows * columns * _VALUE_BYTES * _SMALL <= room > 0)
 
     @property
     def decoded(self) -> int:
@@ -64,13 +66,19 @@ class KeptFiles:
         if self._store.room:
             self._store.layouts.put(file, layout)
 
-    def column(self, file: int, group: int, name: str, kind: pa.DataType) -> pa.ChunkedArray | None:
-        """A column of a row group, if it is at hand."""
-        return self._store.columns.get((file, group, name, kind))
+    def columns(
+        self, file: int, group: int, columns: Sequence[Column]
+    ) -> dict[str, pa.ChunkedArray]:
+        """Those of some columns of a row group that are at hand, by their physical names."""
+        store = self._store.columns
+        held = {c.physical: store.get((file, group, c.physical, c.type)) for c in columns}
+        return {name: values for name, values in held.items() if values is not None}
 
-    def keep_column(self, file: int, group: int, name: str, values: pa.ChunkedArray) -> None:
-        if self._keeps and values.nbytes * _SMALL <= self._store.room:
-            self._store.columns.put((file, group, name, values.type), values)
+    def keep(self, file: int, group: int, columns: Mapping[str, pa.ChunkedArray]) -> None:
+        """Keep columns of a row group."""
+        for name, values in columns.items():
+            if self.keeps and values.nbytes * _SMALL <= self._store.room:
+                self._store.columns.put((file, group, name, values.type), values)
 
     def clear(self) -> None:
         """Forget everything."""

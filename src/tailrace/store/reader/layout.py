@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ class Layout:
         self.footer = footer
         counts = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
         # The position at which each row group starts, and the number of rows at the end.
-        self.starts = list(accumulate(counts, initial=0))
+        self.starts: list[int] = list(accumulate(counts, initial=0))
         self.present = frozenset(footer.schema.to_arrow_schema().names)
         self._leaves = stats.leaves(footer)
         # By a column's name and type, what is known of it in each row group.
@@ -41,6 +42,33 @@ class Layout:
     def span(self, group: int) -> tuple[int, int]:
         """The first position of a row group, and the one after its last."""
         return self.starts[group], self.starts[group + 1]
+
+    def rows(self, groups: range) -> int:
+        """How many rows are in row groups that follow each other."""
+        return self.starts[groups.stop] - self.starts[groups.start]
+
+    def shares(self, groups: Sequence[int], most: int) -> Iterator[list[int]]:
+        """Row groups in shares of at most so many rows, or of one row group."""
+        share: list[int] = []
+        held = 0
+        for group in groups:
+            first, last = self.span(group)
+            if share and held + last - first > most:
+                yield share
+                share, held = [], 0
+            share.append(group)
+            held += last - first
+        if share:
+            yield share
+
+    def runs(self, groups: Sequence[int], most: int) -> Iterator[range]:
+        """Row groups in runs of those that follow each other, of at most so many rows or one."""
+        for share in self.shares(groups, most):
+            start = 0
+            for at in range(1, len(share) + 1):
+                if at == len(share) or share[at] != share[at - 1] + 1:
+                    yield range(share[start], share[at - 1] + 1)
+                    start = at
 
     def known(self, group: int, column: Column) -> Known:
         """What a row group's statistics say of a column."""

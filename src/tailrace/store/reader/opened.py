@@ -65,49 +65,61 @@ class OpenFile:
             and (where is None or where.may_hold(partial(self.layout.known, group)))
         ]
 
-    def read_group(
-        self, group: int, columns: Sequence[Column], *, use_threads: bool = True
+    def read_groups(
+        self, groups: range, columns: Sequence[Column], *, use_threads: bool = True
     ) -> pa.Table:
-        """A row group as today's columns: missing ones are NULL, narrower ones are widened."""
-        first, last = self.span(group)
+        """Row groups that follow each other as today's columns.
+
+        Missing columns are NULL, narrower ones are widened.
+        """
+        count = self.layout.rows(groups)
+        threads = use_threads and count >= WORTH_THREADS
         present = [column for column in columns if column.physical in self.layout.present]
-        held = {} if self._kept is None else self._held(self._kept, group, present)
-        missing = [column for column in present if column.physical not in held]
-        if missing:
-            names = list(dict.fromkeys(column.physical for column in missing))
-            threads = use_threads and last - first >= WORTH_THREADS
-            rows = self._object.read_row_group(group, columns=names, use_threads=threads)
-            for column in missing:
-                values = rows.column(column.physical)
-                if values.type != column.type:
-                    values = values.cast(column.type)
-                held[column.physical] = values
-            if self._kept is not None:
-                self._keep(self._kept, group, {name: held[name] for name in names})
+        if self._kept is not None and self._kept.keeps:
+            held = self._kept_or_decoded(self._kept, groups, present, use_threads=threads)
+        else:
+            held = self._decoded(groups, present, use_threads=threads)
         arrays = [
-            held[c.physical] if c.physical in held else pa.nulls(last - first, c.type)
-            for c in columns
+            held[c.physical] if c.physical in held else pa.nulls(count, c.type) for c in columns
         ]
         return pa.table(arrays, schema=schema_of(columns))
+
+    def _kept_or_decoded(
+        self, kept: KeptFiles, groups: range, columns: Sequence[Column], *, use_threads: bool
+    ) -> dict[str, pa.ChunkedArray]:
+        chunks: dict[str, list[pa.Array]] = {column.physical: [] for column in columns}
+        for group in groups:
+            of_group = kept.columns(self._file.key, group, columns)
+            missing = [column for column in columns if column.physical not in of_group]
+            decoded = self._decoded(range(group, group + 1), missing, use_threads=use_threads)
+            kept.keep(self._file.key, group, decoded)
+            for name, values in {**of_group, **decoded}.items():
+                chunks[name] += values.chunks
+        return {c.physical: pa.chunked_array(chunks[c.physical], c.type) for c in columns}
+
+    def _decoded(
+        self, groups: range, columns: Sequence[Column], *, use_threads: bool
+    ) -> dict[str, pa.ChunkedArray]:
+        """The one place where rows are decoded."""
+        if not columns:
+            return {}
+        if self._kept is not None:
+            new = [group for group in groups if group not in self._counted]
+            self._counted.update(new)
+            self._kept.count(sum(last - first for first, last in map(self.span, new)))
+        names = list(dict.fromkeys(column.physical for column in columns))
+        rows = self._object.read_row_groups(groups, columns=names, use_threads=use_threads)
+        held = {column.physical: rows.column(column.physical) for column in columns}
+        return {
+            c.physical: held[c.physical]
+            if held[c.physical].type == c.type
+            else held[c.physical].cast(c.type)
+            for c in columns
+        }
 
     @cached_property
     def _object(self) -> pq.ParquetFile:
         return self._open()
-
-    def _held(
-        self, kept: KeptFiles, group: int, columns: Sequence[Column]
-    ) -> dict[str, pa.ChunkedArray]:
-        file = self._file.key
-        found = {c.physical: kept.column(file, group, c.physical, c.type) for c in columns}
-        return {name: values for name, values in found.items() if values is not None}
-
-    def _keep(self, kept: KeptFiles, group: int, decoded: dict[str, pa.ChunkedArray]) -> None:
-        if group not in self._counted:
-            self._counted.add(group)
-            first, last = self.span(group)
-            kept.count(last - first)
-        for name, values in decoded.items():
-            kept.keep_column(self._file.key, group, name, values)
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
