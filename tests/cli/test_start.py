@@ -72,3 +72,13 @@ def test_the_package_alone_loads_no_catalog() -> None:
     names = "import sys, tailrace; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, check=True)
     assert set(ran.stdout.split()) & {*ENGINES, "sqlalchemy"} == set()
+
+
+def test_a_command_leaves_its_memory_to_the_system(place: str) -> None:
+    report = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 10_000))"
+    code = f"{report}\nfrom tailrace.cli.main import main\nmain()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "tables", "--lake", place],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.splitlines()[-1] == "True"

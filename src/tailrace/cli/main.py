@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from typing import Annotated
 
@@ -51,6 +53,9 @@ for module in (demo, serve, sql, load, views, search, listing, configure, doctor
 
 def main() -> None:
     """Run a command. The exit status is 0, 1 (it failed) or 2 (the call was wrong)."""
+    # Python would look for garbage in everything that was imported, and free it piece by piece: a
+    # quarter of the time that a list takes. Registered first, so that it runs after what others do.
+    atexit.register(gc.freeze)
     try:
         app()
     except TailraceError as error:
