@@ -29,6 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
     with tailrace.connect(place) as lake:
         lake.create_table("orders", {"id": "bigint", "note": "string"}, primary_key="id")
         lake.table("orders").append([{"id": 1, "note": "one"}])
+        lake.create_view("large", "SELECT id FROM orders WHERE id > 100")
         lake.create_index("orders", "note_ft", using="fulltext", columns=["note"])
         lake.jobs.register("orders", "copy", {"consumer": {"kind": "replica", "table": "copies"}})
     return place
@@ -46,7 +47,8 @@ def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     ("command", "shows"),
     [
         ("tables", "main.orders"), ("status", "note_ft"), ("jobs", "replica"),
-        ("indexes", "fulltext"), ("iterations", "strategy"), ("snapshots", "inserted_into_table"),
+        ("views", "main.large"), ("indexes", "fulltext"), ("iterations", "strategy"),
+        ("snapshots", "inserted_into_table"),
     ],
 )  # fmt: skip
 def test_a_list_loads_no_engine(place: str, command: str, shows: str) -> None:

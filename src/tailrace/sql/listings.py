@@ -9,12 +9,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
+from tailrace.propagation import history
 from tailrace.sql import system_tables
 from tailrace.sql.system_tables import INT, REAL, TEXT
 from tailrace.store import lookup
 from tailrace.store import tables as t
 from tailrace.store.names import is_hidden
 from tailrace.store.runtime import TenantCatalog
+from tailrace.views.jobs import jobs_of_views
 
 _TABLES = {"table": TEXT, "rows": INT, "files": INT, "bytes": INT, "changed": INT}
 _INDEXES = {
@@ -117,9 +119,6 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
 
 def _views(catalog: TenantCatalog) -> list[Row]:
     """Views, how fresh they are, and how they were last refreshed."""
-    from tailrace.propagation import history
-    from tailrace.views.views import jobs_of_views
-
     fresh = {(row["object"], row["name"]): row for row in system_tables.rows(catalog, "freshness")}
     with catalog.database.read() as connection:
         jobs = jobs_of_views(connection, catalog.tenant)

@@ -12,7 +12,8 @@ from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
-from tailrace.views.definition import VIEW, name_of
+from tailrace.views.definition import name_of
+from tailrace.views.jobs import VIEW
 from tailrace.views.refresh.refresh import Refresh
 
 POLICIES = ("auto", "incremental", "full")

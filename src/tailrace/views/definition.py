@@ -32,8 +32,6 @@ from tailrace.views.query.scope import Source, SourceColumn, UnsupportedError
 from tailrace.views.query.translate import translate
 from tailrace.views.query.trees import size
 
-# The kind of the jobs that keep views fresh, and their name.
-VIEW = "view"
 # The deepest plan, and the frames that are kept free when a view is created: rules and the writer
 # of SQL walk trees by recursion.
 _DEEPEST, _LESS_ROOM = 60, 150

@@ -20,7 +20,6 @@ from tailrace.store.schema import TableInfo
 from tailrace.store.spark_text import check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.definition import (
-    VIEW,
     Definition,
     Find,
     Input,
@@ -29,6 +28,7 @@ from tailrace.views.definition import (
     table_input,
     unbuilt_input,
 )
+from tailrace.views.jobs import VIEW
 from tailrace.views.reader import reader_of
 
 # Gives the stored table of another view by its name.

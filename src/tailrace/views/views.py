@@ -6,19 +6,16 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy as sa
-
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
-from tailrace.propagation import tables as t
-from tailrace.propagation.job import JobRecord
 from tailrace.propagation.jobs import home_of
 from tailrace.store.names import check_name, fold, is_hidden, quoted_name, split_name
 from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.consumer import check_policy
-from tailrace.views.definition import VIEW, Definition, define, spelled_out
+from tailrace.views.definition import Definition, define, spelled_out
+from tailrace.views.jobs import VIEW, jobs_of_views
 from tailrace.views.reader import stored_table_name
 from tailrace.views.refresh.explain import Explanation, explain
 from tailrace.views.resolve import finder
@@ -26,12 +23,6 @@ from tailrace.views.spark_check import check_with_spark
 from tailrace.views.view import Context, View, built_beside
 
 Trigger = str | Mapping[str, Any] | None
-
-
-def jobs_of_views(connection: sa.Connection, tenant: str) -> list[JobRecord]:
-    """The jobs that keep a tenant's views fresh, without those that build replacements."""
-    c = t.job.c
-    return joblog.records(connection, c.tenant == tenant, c.kind == VIEW, c.name == VIEW)
 
 
 class Views:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
-from tailrace.views.definition import VIEW
+from tailrace.views.jobs import VIEW
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
