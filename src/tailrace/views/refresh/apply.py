@@ -1,7 +1,7 @@
-"""How a change of a view's rows gets into its stored table.
+"""Applies a change of a view's rows to its stored table.
 
-What is small is applied by the driver, from memory; what only Spark can hold, by Spark. Nothing
-is visible before the transaction commits.
+The driver applies small changes from memory, Spark those that only it can hold. Nothing is visible
+before the transaction commits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StoredTable:
     # --- from memory ------------------------------------------------------------------------
 
     def add(self, layout: Layout, rows: pa.Table) -> None:
-        """Rows that come, under programs' names."""
+        """Add rows, which have the programs' names of columns."""
         if not rows.num_rows:
             return
         names = [column.name for column in layout.columns]
@@ -49,38 +49,38 @@ class StoredTable:
     def change(
         self, layout: Layout, delta: pa.Table, again: Callable[[pa.Table], pa.Table]
     ) -> None:
-        """Rows that go and come; `again` computes the groups that have to be computed anew."""
+        """Delete and add rows; `again` recomputes the groups that need it."""
         doubtful = delta.filter(delta.column(stored_delta.AGAIN))
-        fresh = delta.filter(pc.invert(delta.column(stored_delta.AGAIN)))
-        count = fresh.column(stored_delta.COUNT).to_numpy().astype(np.int64)
+        certain = delta.filter(pc.invert(delta.column(stored_delta.AGAIN)))
+        count = certain.column(stored_delta.COUNT).to_numpy().astype(np.int64)
         if (count == 1).all():
-            rows = fresh
+            rows = certain
         else:
-            rows = fresh.take(pa.array(np.repeat(np.arange(fresh.num_rows), count)))
+            rows = certain.take(pa.array(np.repeat(np.arange(certain.num_rows), count)))
         rows = rows.select(list(layout.names))
         if doubtful.num_rows:
             rows = pa.concat_tables([rows, again(doubtful).cast(rows.schema)])
-        places = delta.filter(pc.is_valid(delta.column(stored_delta.FILE)))
-        if places.num_rows:
-            self._remove(places)
+        gone = delta.filter(pc.is_valid(delta.column(stored_delta.FILE)))
+        if gone.num_rows:
+            self._remove(gone)
         self.add(layout, rows)
 
-    def _remove(self, places: pa.Table) -> None:
-        files = places.column(stored_delta.FILE).to_numpy()
-        positions = places.column(stored_delta.POS).to_numpy()
+    def _remove(self, gone: pa.Table) -> None:
+        files = gone.column(stored_delta.FILE).to_numpy()
+        positions = gone.column(stored_delta.POS).to_numpy()
         by_file = {int(key): np.unique(positions[files == key]) for key in np.unique(files)}
         self._txn.remove(self._name, by_file)
 
     # --- from Spark -------------------------------------------------------------------------
 
     def add_frame(self, rows: DataFrame, names: list[str]) -> None:
-        """Rows that come, under any names but in the stored columns' order."""
+        """Add rows, which have any names, but the stored columns' order."""
         self._txn.table(self._name).append(self._fit(rows.toDF(*names)))
 
     def change_frame(
         self, layout: Layout, delta: DataFrame, again: Callable[[DataFrame], DataFrame]
     ) -> None:
-        """The same as `change`."""
+        """`change` for a DataFrame."""
         from pyspark.sql import functions as F
 
         from tailrace.store.keys import collect_positions
@@ -91,7 +91,7 @@ class StoredTable:
             gone = kept.where(F.col(stored_delta.FILE).isNotNull()).select(
                 F.col(stored_delta.FILE).alias(FILE), F.col(stored_delta.POS).alias(POS)
             )
-            places = collect_positions(gone, scan.files)
+            positions = collect_positions(gone, scan.files)
             rows = kept.where(~F.col(stored_delta.AGAIN) & (F.col(stored_delta.COUNT) > 0))
             if layout.way is Way.BAG:
                 rows = rows.withColumn(
@@ -106,28 +106,28 @@ class StoredTable:
                 if any_again:
                     rows = rows.unionAll(again(doubtful))
             rows = self._fit(rows.toDF(*(column.name for column in layout.columns)))
-            if places:
-                self._txn.remove(self._name, places)
+            if positions:
+                self._txn.remove(self._name, positions)
             self._txn.table(self._name).append(rows)
         finally:
             kept.unpersist()
 
     def overwrite(self, rows: DataFrame, names: list[str]) -> None:
-        """All rows anew, where there is no telling what is different."""
+        """Replace all rows, where nobody can tell which differ."""
         runtime = self._txn.runtime
         scan = self._txn.scan(*split_name(self._name))
-        places = {
+        by_file = {
             live.file.key: np.setdiff1d(
                 np.arange(live.file.rows, dtype=np.int64), live.dead(runtime, scan.at)
             )
             for live in scan.files
         }
-        if any(len(positions) for positions in places.values()):
-            self._txn.remove(self._name, places)
+        if any(len(positions) for positions in by_file.values()):
+            self._txn.remove(self._name, by_file)
         self.add_frame(rows, names)
 
     def _fit(self, rows: DataFrame) -> DataFrame:
-        """With the stored table's own types."""
+        """Rows in the stored table's own types."""
         from pyspark.sql import functions as F
 
         return rows.select(

@@ -1,6 +1,6 @@
-"""The simplest conditions as Arrow's, so that rows are left out while they are read.
+"""Simple conditions as Arrow's, so that rows are filtered while they are read.
 
-A row too many does no harm there: what is not known to mean the same as in Spark is left out.
+A row too many does no harm: parts that might not mean the same as in Spark are left out.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from tailrace.views.query.scope import conjuncts
 
 def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
     """The parts of a condition that Arrow can check; None if there is none."""
-    known = [found for part in conjuncts(tree) if (found := _condition(part, schema)) is not None]
+    parts = [_condition(part, schema) for part in conjuncts(tree)]
+    known = [part for part in parts if part is not None]
     if not known:
         return None
-    made = known[0]
+    combined = known[0]
     for other in known[1:]:
-        made = made & other
-    return made
+        combined = combined & other
+    return combined
 
 
 _COMPARE: dict[type[exp.Expr], Any] = {
@@ -52,36 +53,36 @@ def _condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
             return None
         return left & right if isinstance(tree, exp.And) else left | right
     kind = type(tree)
-    if kind in _COMPARE and set(_said(tree)) == {"this", "expression"}:
+    if kind in _COMPARE and set(_arguments(tree)) == {"this", "expression"}:
         one, other = tree.this, tree.args["expression"]
         if not isinstance(one, exp.Column):
             one, other, kind = other, one, _MIRROR.get(kind, kind)
         return _compared(
             one, [other], schema, lambda field, values: _COMPARE[kind](field, values[0])
         )
-    if isinstance(tree, exp.In) and set(_said(tree)) == {"this", "expressions"}:
+    if isinstance(tree, exp.In) and set(_arguments(tree)) == {"this", "expressions"}:
         return _compared(
             tree.this, tree.expressions, schema, lambda field, values: field.isin(values)
         )
-    if isinstance(tree, exp.Between) and set(_said(tree)) == {"this", "low", "high"}:
+    if isinstance(tree, exp.Between) and set(_arguments(tree)) == {"this", "low", "high"}:
         return _compared(
             tree.this,
             [tree.args["low"], tree.args["high"]],
             schema,
             lambda field, values: (field >= values[0]) & (field <= values[1]),
         )
-    if isinstance(tree, exp.Like) and set(_said(tree)) <= {"this", "expression", "negate"}:
+    if isinstance(tree, exp.Like) and set(_arguments(tree)) <= {"this", "expression", "negate"}:
         pattern = tree.expression
         if isinstance(tree.this, exp.Column) and pattern.is_string and "\\" not in pattern.this:
-            found = _field(tree.this, schema)
-            if found is not None and found.type == pa.string():
-                matches = pc.match_like(pc.field(found.name), pattern.this)
+            field = _field(tree.this, schema)
+            if field is not None and field.type == pa.string():
+                matches = pc.match_like(pc.field(field.name), pattern.this)
                 return ~matches if tree.args.get("negate") else matches
     return None
 
 
-def _said(tree: exp.Expr) -> list[str]:
-    """The parts that a tree has: one that is not known here may turn its meaning around."""
+def _arguments(tree: exp.Expr) -> list[str]:
+    """The arguments that a tree has: one that is unknown here may invert its meaning."""
     return [name for name, value in tree.args.items() if value]
 
 
@@ -95,12 +96,12 @@ def _compared(tree: exp.Expr, values: list[exp.Expr], schema: pa.Schema, make: A
     field = _field(tree, schema)
     if field is None:
         return None
-    made = [_literal(value, field.type) for value in values]
-    return None if any(value is None for value in made) else make(pc.field(field.name), made)
+    scalars = [_literal(value, field.type) for value in values]
+    return None if any(value is None for value in scalars) else make(pc.field(field.name), scalars)
 
 
 def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
-    """A literal as a value of a column's type; None where Spark might compare otherwise."""
+    """A literal in a column's type; None where Spark might compare otherwise."""
     if isinstance(tree, exp.Paren):
         return _literal(tree.this, kind)
     sign = 1

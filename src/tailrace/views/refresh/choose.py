@@ -1,8 +1,8 @@
-"""Which way a refresh takes.
+"""The strategy of a refresh.
 
-A cost is in seconds: what the catalog says of tables and changes, times what a row costs on a
-small machine, corrected by how far off the last prediction for this view was. What counts is the
-comparison: a machine that is twice as fast is so for every strategy.
+A cost is in seconds: the rows of tables and changes by the catalog, times the cost of a row on a
+small machine, corrected by the error of the last prediction for this view. Only the comparison
+counts: a faster machine is faster for every strategy.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Strategy(StrEnum):
     BUILD = "build"  # the first time
     NOTHING = "nothing"  # no source changed
     APPEND = "append"  # rows only come, and are added
-    MERGE = "merge"  # counts and sums of the affected groups are added up
+    MERGE = "merge"  # changes are added to counts and sums of the affected groups
     KEYS = "keys"  # rows with the affected keys are replaced
     ROWS = "rows"  # rows come and go by their values
-    FULL = "full"  # all of it is computed, and the difference written
+    FULL = "full"  # all of it is recomputed, and the difference written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class _Rates:
 
     start: float  # before the first row
     row: float  # for a row that is read and computed
-    look: float  # for a row whose key is only looked at
+    look: float  # for a row of which only the key is compared
     decode: float  # for a row that is read to find a changed one
-    alone: float  # for a changed row that is all that is needed
+    alone: float  # for a changed row that needs no others
     change: float  # for a changed row that others are joined to
 
 
@@ -61,14 +61,14 @@ _IN_MEMORY = _Rates(
     start=0.1, row=0.1e-6, look=0.03e-6, decode=0.03e-6, alone=0.4e-6, change=0.5e-6
 )
 _ON_SPARK = _Rates(start=2.0, row=0.4e-6, look=0.25e-6, decode=0.1e-6, alone=4e-6, change=10e-6)
-# In full, Spark decides more on the way.
+# A full refresh, which Spark plans better on the way.
 _FULL_START, _FULL_ROW = 1.0, 0.4e-6
-# What a full refresh takes beside computing all rows: the difference is found and written.
+# What a full refresh takes beside computing all rows: to find and write the difference.
 _DIFFERENCE = 0.3
-# Of a build's time, what the same takes again: Spark has planned and compiled the query by then,
-# and little has to be written.
+# The share of a build's time that a full refresh takes: Spark has planned and compiled the query by
+# then, and there is little to write.
 AGAIN = 0.6
-# How far a single measurement is believed. It may have met a busy machine, but never a faster one.
+# How far a single measurement is trusted: the machine may have been busy, but never faster.
 _LEAST, _MOST = 0.05, 10.0
 
 
@@ -78,14 +78,14 @@ class Facts:
 
     sizes: Mapping[str, int]  # rows of each source
     changes: Mapping[str, int]  # changed rows of those that changed
-    decoded: int  # rows that have to be decoded to read those
+    decoded: int  # rows that have to be decoded to read the changes
     inserts_only: bool
-    in_memory: bool  # the changes and what they lead to are worked on without Spark
-    # By strategy and place, what the last run was predicted to take, and what it took.
+    in_memory: bool  # the changes and all that follows are computed without Spark
+    # By strategy and place: the predicted seconds of the last run, and the actual ones.
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     rebuild: bool = False  # the history since the watermark is gone
-    moved: bool = False  # a function of the moment says something else
-    refused: str = ""  # why Spark would not run the rules' queries, if it was tried
+    moved: bool = False  # a function of time has another value by now
+    refused: str = ""  # why Spark refused the rules' queries, if it did
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The strategy that is taken, and the others."""
+    """The chosen strategy, and all options."""
 
     strategy: Strategy
     cost: float
@@ -126,12 +126,12 @@ def choose(definition: Definition, facts: Facts, policy: str) -> Choice:
 
 
 def history_name(strategy: Strategy, facts: Facts) -> str:
-    """What a strategy's times are kept under: in memory it takes another time than on Spark."""
+    """The key of a strategy's times, which differ between memory and Spark."""
     return str(strategy) if facts.in_memory or strategy is Strategy.FULL else f"{strategy} on Spark"
 
 
 def _corrected(cost: float, strategy: Strategy, facts: Facts) -> float:
-    """By how long the last run took, compared with what was said before it."""
+    """A cost, corrected by the last run's time compared with its prediction."""
     past = facts.history.get(history_name(strategy, facts))
     if not past or past[0] <= 0:
         return cost
@@ -139,7 +139,7 @@ def _corrected(cost: float, strategy: Strategy, facts: Facts) -> float:
 
 
 def full_cost(definition: Definition, sizes: Mapping[str, int]) -> float:
-    """What computing all of it costs, before anything is known of the view."""
+    """The cost of computing all of it, uncorrected."""
     if definition.layout is None:
         return _FULL_START + _FULL_ROW * sum(sizes.values())
     return _FULL_START + _FULL_ROW * sum(
@@ -148,7 +148,7 @@ def full_cost(definition: Definition, sizes: Mapping[str, int]) -> float:
 
 
 def plain_cost(definition: Definition, facts: Facts, strategy: Strategy) -> float:
-    """What a strategy costs, before anything is known of the view."""
+    """The cost of a strategy, uncorrected."""
     if strategy is Strategy.FULL or definition.layout is None:
         return full_cost(definition, facts.sizes)
     return _cost(definition.layout, facts)
@@ -208,12 +208,12 @@ def _no_append(layout: Layout | None, facts: Facts) -> str:
 
 def is_monotone(node: Node) -> bool:
     """Whether rows that come to the sources only ever add rows to the result."""
-    # Those that are, by name: a new operator is not taken for one by mistake.
+    # By name, so that no new operator is taken for monotone by mistake.
     return all(isinstance(one, _MONOTONE) for one in node.walk())
 
 
 def _cost(layout: Layout, facts: Facts) -> float:
-    """Changed rows, and rows of sources that are looked at, or read, for what they lead to."""
+    """The cost of the changed rows, and of the rows of sources that they lead to."""
     scans = layout.root.scans
     changed = sum(facts.changes.get(scan.source, 0) for scan in scans)
     rates = _IN_MEMORY if facts.in_memory else _ON_SPARK
@@ -232,7 +232,7 @@ def _is_own_change(layout: Layout) -> bool:
 
 
 def _read_whole(layout: Layout, facts: Facts) -> float:
-    """Operators over all rows, whose input is computed before and after."""
+    """The rows of operators over all rows, whose input is computed before and after."""
     rows = 0.0
     for one in layout.root.walk():
         whole = (

@@ -1,4 +1,4 @@
-"""Programs whose steps are said to DuckDB before anything is read.
+"""Programs whose steps are translated to DuckDB before anything is read.
 
 So it is known at once whether a refresh needs Spark, and why: the planner asks, and `explain`
 tells.
@@ -21,7 +21,7 @@ from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.query.trees import names_in
 from tailrace.views.refresh.duckdb_queries import local_query
 
-# With less left out before it, one of these may give less, or something else.
+# With fewer rows left out before it, one of these may give fewer or other rows.
 _NOT_MONOTONE = (
     exp.Join,
     exp.Group,
@@ -47,14 +47,14 @@ class LocalQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What can be answered in this process of a program."""
+    """The queries of a program that can be answered in this process."""
 
     queries: Mapping[str, LocalQuery] = field(default_factory=dict)  # by the step's name
     reason: str = ""  # why Spark is needed; empty if it is not
 
 
 def compiled(program: Program, leaves: Mapping[str, ColumnTypes]) -> Compiled:
-    """Translate each step of a program to DuckDB. `leaves`: what it reads."""
+    """Translate each step of a program to DuckDB; `leaves` are the relations that it reads."""
     compiler = _Compiler(leaves)
     for step in program.steps:
         if isinstance(step, Fetch):
@@ -79,7 +79,7 @@ class _Compiler:
     def add(self, name: str, query: exp.Query) -> bool:
         try:
             local = local_query(query, self.known)
-            reads = tuple(sorted(names_in(local.query)))  # before it is written, which uses it up
+            reads = tuple(sorted(names_in(local.query)))  # before `local.sql`, which consumes it
             self.queries[name] = LocalQuery(text=local.sql, types=local.kinds, reads=reads)
         except DiffersError as error:
             self.reason = self.reason or str(error)
@@ -94,18 +94,18 @@ class _Compiler:
 def types_of_leaves(
     sources: Mapping[str, Iterable[Column]], stored: Mapping[str, pa.DataType]
 ) -> dict[str, ColumnTypes]:
-    """What programs read: each source at both ends and its change, and the stored rows."""
-    found: dict[str, ColumnTypes] = {
+    """The types of what programs read: sources at both ends, their changes, the stored rows."""
+    leaf_types: dict[str, ColumnTypes] = {
         stored_delta.STORED: {**stored, stored_delta.FILE: BIGINT, stored_delta.POS: BIGINT}
     }
     for leaf in leaves_of(sources).values():
         plain = {column.name: column.type for column in sources[leaf.source]}
-        found[leaf.name] = plain if leaf.end is not None else {**plain, WEIGHT: INT}
-    return found
+        leaf_types[leaf.name] = plain if leaf.end is not None else {**plain, WEIGHT: INT}
+    return leaf_types
 
 
 def without_conditions(query: exp.Query) -> exp.Query | None:
-    """A query for at least the same keys, if leaving out its conditions can only add some."""
+    """A query for the same keys and more, if dropping its conditions can only add some."""
     if not query.find(exp.Where) or query.find(*_NOT_MONOTONE):
         return None
     wider = query.copy()

@@ -1,4 +1,4 @@
-"""Queries with Spark's meaning, said to DuckDB: the shapes that programs are built of."""
+"""Queries for DuckDB with Spark's meaning: the shapes that programs are built of."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Local:
 
 def local_query(tree: exp.Expr, tables: Mapping[str, ColumnTypes]) -> Local:
     """A query over tables, whose columns all have types that DuckDB knows."""
-    made = _query(tree, tables)
-    for kind in made.kinds.values():
+    local = _query(tree, tables)
+    for kind in local.kinds.values():
         type_rules.check(kind)
-    return made
+    return local
 
 
 def _query(tree: exp.Expr, tables: Mapping[str, ColumnTypes]) -> Local:
@@ -52,12 +52,12 @@ def _query(tree: exp.Expr, tables: Mapping[str, ColumnTypes]) -> Local:
     if isinstance(tree, exp.Union):
         return _union(tree, tables)
     if isinstance(tree, exp.Select):
-        return _Select(tree, tables).made()
+        return _Select(tree, tables).local()
     raise DiffersError(type(tree).__name__)
 
 
 def _union(tree: exp.Union, tables: Mapping[str, ColumnTypes]) -> Local:
-    """All rows of queries, each column in a type that holds the values of all."""
+    """All rows of queries, with each column in a type that holds all values."""
     only(tree, {"this", "expression"})
     sides = [_query(part, tables) for part in union_parts(tree)]
     names = list(sides[0].kinds)
@@ -95,104 +95,104 @@ class _Select:
     scope: dict[str, ColumnTypes] = field(default_factory=dict)
     grouped: set[str] = field(default_factory=set)
 
-    def made(self) -> Local:
+    def local(self) -> Local:
         only(self.tree, _CLAUSES)
         if self.tree.args.get("from_") is None:
             raise DiffersError("a SELECT without FROM")
         source = self._source(self.tree.args["from_"].this)
         joins = [self._join(join) for join in self.tree.args.get("joins") or ()]
         where = self.tree.args.get("where")
-        made_where = None if where is None else self._condition(where.this)
+        restriction = None if where is None else self._condition(where.this)
         groups = self._groups()
         items = self._items()
         if self.tree.args.get("distinct"):
-            # As of groups.
+            # As for groups.
             items = [
                 (name, Translated(plain_zero(value.tree, value.type), value.type))
                 if type_rules.is_floating(value.type)
                 else (name, value)
                 for name, value in items
             ]
-        made = select([_named(value.tree, name) for name, value in items], source)
-        made.set("joins", joins)
-        if made_where is not None:
-            made = made.where(made_where, copy=False)
+        query = select([_named(value.tree, name) for name, value in items], source)
+        query.set("joins", joins)
+        if restriction is not None:
+            query = query.where(restriction, copy=False)
         if groups:
-            made = made.group_by(*groups, copy=False)
+            query = query.group_by(*groups, copy=False)
         having = self.tree.args.get("having")
         if having is not None:
-            made = made.having(self._condition(having.this), copy=False)
-        found = {name: value.type for name, value in items}
-        if len(found) != len(items):
+            query = query.having(self._condition(having.this), copy=False)
+        kinds = {name: value.type for name, value in items}
+        if len(kinds) != len(items):
             raise DiffersError("two columns of one name")
         if self.tree.args.get("distinct"):
             only(self.tree.args["distinct"], set())
-            made = made.distinct(copy=False)
-        return Local(made, found)
+            query = query.distinct(copy=False)
+        return Local(query, kinds)
 
     def _source(self, tree: exp.Expr) -> exp.Expr:
         if isinstance(tree, exp.Table):
             only(tree, {"this", "alias"})
-            alias, found = tree.alias or tree.name, self.tables.get(tree.name)
-            if found is None:
+            alias, kinds = tree.alias or tree.name, self.tables.get(tree.name)
+            if kinds is None:
                 raise DiffersError(f"{tree.name}, which is not in memory")
-            made: exp.Expr = table(tree.name, alias)
+            relation: exp.Expr = table(tree.name, alias)
         elif isinstance(tree, exp.Subquery):
             below = _query(tree, self.tables)
-            alias, found = tree.alias, below.kinds
-            made = sub(below.query, alias)
+            alias, kinds = tree.alias, below.kinds
+            relation = sub(below.query, alias)
         else:
             raise DiffersError(f"{type(tree).__name__} in FROM")
         if alias in self.scope:
             raise DiffersError(f"two relations called {alias}")
-        self.scope[alias] = found
-        return made
+        self.scope[alias] = kinds
+        return relation
 
     def _join(self, join: exp.Join) -> exp.Join:
         only(join, {"this", "on", "side", "kind"})
         side, kind = join.side, join.kind
         if (side, kind) not in _JOINS:
             raise DiffersError(f"{side} {kind} JOIN")
-        made = exp.Join(this=self._source(join.this), side=side or None, kind=kind or None)
+        translated = exp.Join(this=self._source(join.this), side=side or None, kind=kind or None)
         on = join.args.get("on")
         if on is not None:
-            made.set("on", self._condition(on))
+            translated.set("on", self._condition(on))
         elif kind != "CROSS":
-            made.set("kind", "CROSS")
-        return made
+            translated.set("kind", "CROSS")
+        return translated
 
     def _groups(self) -> list[exp.Expr]:
         group = self.tree.args.get("group")
         if group is None:
             return []
         only(group, {"expressions"})
-        made = []
+        keys = []
         for key in group.expressions:
             if not isinstance(key, exp.Column):
                 raise DiffersError("a group by an expression")
             self.grouped.add(key.name)
-            made.append(self._typed(key).tree)
-        return made
+            keys.append(self._typed(key).tree)
+        return keys
 
     def _items(self) -> list[tuple[str, Translated]]:
-        found: list[tuple[str, Translated]] = []
+        items: list[tuple[str, Translated]] = []
         for item in self.tree.expressions:
             if isinstance(item, exp.Star):
                 only(item, set())
                 for alias, own in self.scope.items():
-                    found += [
+                    items += [
                         (name, Translated(_column(name, alias), kind)) for name, kind in own.items()
                     ]
                 continue
             value = item.this if isinstance(item, exp.Alias) else item
             if isinstance(value, exp.Window):
-                found.append((item.alias_or_name, self._window(value)))
+                items.append((item.alias_or_name, self._window(value)))
             else:
-                found.append((item.alias_or_name, translate(value, self._typed)))
-        return found
+                items.append((item.alias_or_name, translate(value, self._typed)))
+        return items
 
     def _window(self, window: exp.Window) -> Translated:
-        """The number of a stored row among equal ones. Others sort what DuckDB may change."""
+        """The number of a stored row among equal ones; other windows may sort otherwise."""
         only(window, {"this", "partition_by", "order", "over"})
         order = window.args["order"].expressions if window.args.get("order") else []
         by = [one.this.name for one in order]
@@ -201,9 +201,9 @@ class _Select:
             raise DiffersError(f"{type(window.this).__name__} OVER …")
         order = [exp.Ordered(this=translate(one.this, self._typed).tree) for one in order]
         keys = [translate(key, self._typed) for key in window.args["partition_by"]]
-        made = exp.Window(
+        numbered = exp.Window(
             this=exp.RowNumber(),
-            # Not the columns themselves: of those DuckDB gives back what it has sorted by.
+            # Not the columns themselves: DuckDB would give back what it sorted by.
             partition_by=[
                 plain_zero(key.tree, key.type) if type_rules.is_floating(key.type) else key.tree
                 for key in keys
@@ -211,7 +211,7 @@ class _Select:
             order=exp.Order(expressions=order),
         )
         return Translated(
-            exp.Cast(this=made, to=type_rules.duck_type(type_rules.INT)), type_rules.INT
+            exp.Cast(this=numbered, to=type_rules.duck_type(type_rules.INT)), type_rules.INT
         )
 
     def _condition(self, tree: exp.Expr) -> exp.Expr:
@@ -219,17 +219,17 @@ class _Select:
 
     def _typed(self, tree: exp.Column) -> Translated:
         name, relation = tree.name, tree.table
-        found = [
+        owners = [
             (alias, own[name])
             for alias, own in self.scope.items()
             if name in own and relation in ("", alias)
         ]
-        if len(found) != 1:
-            raise DiffersError(f"{len(found)} columns called {tree.sql('spark')}")
-        alias, kind = found[0]
-        made: exp.Expr = _column(name, alias)
+        if len(owners) != 1:
+            raise DiffersError(f"{len(owners)} columns called {tree.sql('spark')}")
+        alias, kind = owners[0]
+        value: exp.Expr = _column(name, alias)
         type_rules.check(kind)
         if name in self.grouped and type_rules.is_floating(kind):
             # Of zeros with different signs, Spark shows the positive one.
-            made = plain_zero(made, kind)
-        return Translated(made, kind)
+            value = plain_zero(value, kind)
+        return Translated(value, kind)

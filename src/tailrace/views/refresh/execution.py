@@ -1,10 +1,9 @@
 """Runs programs.
 
-Each step is done in this process if it can be (`in_memory`), and else on Spark (`on_spark`). What
-is small is kept at hand: keys that follow from changes in memory, and rows that are found by
-them. The query over those is answered here where that gives what Spark would, and else is one
-action of Spark; what is large is left to Spark as one query. Either way the steps mean the same
-(see `program`).
+Each step runs in this process if possible (`in_memory`), else on Spark (`on_spark`). Small results
+stay in memory: keys that follow from changes there, and the rows found by these keys. The query
+over them is answered here where that gives the same as Spark, and else is one action of Spark; what
+is large is left to Spark as one query. Either way the steps mean the same (see `program`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One run of one program or more, with what they share."""
+    """One run of one or more programs, with what they share."""
 
     def __init__(
         self,
@@ -49,13 +48,13 @@ class Run:
         alone: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`names`: the stored table's columns, and what programs call them.
+        """`names`: the stored table's columns, with their names in programs.
 
-        `small`, `tiny` and `alone`: see `OnSpark`. `check` raises where the run is to stop.
+        `small`, `tiny` and `alone`: see `OnSpark`. `check` raises if the run has to stop.
         """
         self._reads, self._stored, self._names = reads, stored, names
         self._small, self._check = small, check
-        self._queries: dict[str, exp.Query] = {}  # relations that are computed when asked for
+        self._queries: dict[str, exp.Query] = {}  # relations that are computed on demand
         self._memory = InMemory(runtime, reads, self._queries, lambda: self._spark.frames)
         self._spark = OnSpark(
             runtime, reads, self._queries, self._memory, small=small, tiny=tiny, alone=alone
@@ -63,7 +62,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """Rows of sources and changes that were looked at."""
+        """How many rows of sources and changes were read."""
         return self._reads.rows
 
     @property
@@ -73,12 +72,12 @@ class Run:
     # --- programs ---------------------------------------------------------------------------
 
     def frame(self, prepared: Prepared) -> DataFrame:
-        """The rows of a program's query as a DataFrame; its steps are done."""
+        """Run a program's steps; returns the rows of its query as a DataFrame."""
         self._do_steps(prepared)
         return self._spark.sql(prepared.program.query)
 
     def collect(self, prepared: Prepared) -> pa.Table:
-        """The same in memory."""
+        """The same, in memory."""
         self._memory.compiled = prepared.compiled
         self._do_steps(prepared)
         self._check()
@@ -132,12 +131,12 @@ class Run:
     # --- relations --------------------------------------------------------------------------
 
     def share(self, other: Run) -> None:
-        """Have what another run of the same refresh has read of sources."""
+        """Take over what another run of the same refresh has read of sources."""
         tables = other._memory.tables
         self._memory.tables |= {n: r for n, r in tables.items() if n in self._reads.leaves}
 
     def give(self, name: str, rows: pa.Table) -> None:
-        """Make rows known under a name."""
+        """Give programs a relation of that name."""
         self._memory.tables[name] = rows
 
     def give_frame(self, name: str, rows: DataFrame) -> None:
@@ -145,11 +144,11 @@ class Run:
         self._spark.frames[name] = rows
 
     def view(self, relation: str) -> str:
-        """The name under which Spark knows a relation."""
+        """Spark's name for a relation."""
         return self._spark.view(relation)
 
     def view_of(self, reader: exp.Query, stored: str) -> str:
-        """The name of what readers see of a stored table, which is a relation."""
+        """Spark's name for what readers see of a stored table, which is a relation."""
         tree = reader.copy()
         for table in tree.find_all(exp.Table):
             table.set("this", exp.to_identifier(stored))
@@ -157,5 +156,5 @@ class Run:
         return self._spark.view(f"v_{stored}")
 
     def close(self) -> None:
-        """Let go of what Spark holds."""
+        """Release what Spark holds."""
         self._spark.close()

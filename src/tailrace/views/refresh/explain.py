@@ -1,4 +1,4 @@
-"""What users are told of how a view is kept fresh."""
+"""Tells users how a view is kept fresh."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Explanation:
 
     view: str
     policy: str
-    strategy: str  # the one that would be taken now
+    strategy: str  # the one that would be chosen now
     place: str  # where the work would be done: in memory, or by spark
     reason: str  # why a view is computed in full, if it is
     spark: str  # why a small change needs Spark, if it does
@@ -67,8 +67,8 @@ class Explanation:
             lines.append(f"  {source['name']}: {source['rows']:,} rows, {change}")
         for option in self.strategies:
             mark = "*" if str(option.strategy) == self.strategy else " "
-            said = option.reason if not option.possible else f"about {option.cost or 0:.1f} s"
-            lines.append(f"  {mark} {option.strategy:<7} {said}")
+            detail = option.reason if not option.possible else f"about {option.cost or 0:.1f} s"
+            lines.append(f"  {mark} {option.strategy:<7} {detail}")
         return "\n".join(lines)
 
 
@@ -82,7 +82,7 @@ def explain(
     memory: Mapping[str, Any] | None = None,
     stored: Sequence[Column] | None = None,
 ) -> Explanation:
-    """What the next refresh would do about the changes that there are now."""
+    """What a refresh would do about the present changes."""
     known = memory or {}
     with runtime.database.read_at_once() as connection:
         newest = lookup.newest_snapshot(connection)
@@ -94,14 +94,14 @@ def explain(
             for given in definition.sources.values()
         }
     planner = Planner(runtime, definition, sources, known, stored)
-    said = known.get("moment", "")
+    moment = known.get("moment", "")
     situation = {
         "rebuild": watermark is not None and not tails,
-        "moved": bool(said) and said != moment_text(definition.moments, runtime.clock.now()),
+        "moved": bool(moment) and moment != moment_text(definition.moments, runtime.clock.now()),
     }
     try:
         plan = planner.plan(policy, **situation)
-    except InvalidError:  # what the policy asks for is not possible: that is to be explained
+    except InvalidError:  # the policy asks for the impossible, which has to be explained
         plan = planner.plan("auto", **situation)
     return Explanation(
         view=name,

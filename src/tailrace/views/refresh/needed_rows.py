@@ -1,6 +1,6 @@
-"""Which rows of its sources and of the stored table a program needs, told from its queries.
+"""Which rows of its sources and of the stored table a program needs, by its queries.
 
-A row too many does no harm: where a program does not tell, all rows are needed.
+A row too many does no harm: in doubt, all rows are needed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tailrace.views.query.trees import shape, tables_in
 class StoredLimit:
     """Which stored rows a change can touch."""
 
-    # A column of the stored table, a step of keys, and a column of that.
+    # A column of the stored table, a step of keys, and the column of these keys.
     keys: tuple[str, str, str] | None = None
-    # Columns of the stored table, and the relations and their columns with all of its values.
+    # Columns of the stored table, each with the relations and columns that have all its values.
     origins: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
 
@@ -31,9 +31,9 @@ NO_LIMIT = StoredLimit()
 def values_read(
     program: Program, columns: Sequence[tuple[str, str]]
 ) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """For columns of the stored table and the program's that they are: where its values are read.
+    """Where the values of columns are read; `columns` are pairs of stored and program columns.
 
-    Columns that the program does not just read from somewhere are left out.
+    Columns that the program does not simply read from a relation are left out.
     """
     wanted = {column for _, column in columns}
     read: dict[str, dict[tuple[str, str], None]] = {column: {} for column in wanted}
@@ -49,7 +49,7 @@ def values_read(
 
 
 def fetch_conditions(program: Program) -> dict[str, exp.Expr | None]:
-    """For each fetch, a condition over the source's fields that all its users have, if any."""
+    """For each fetch, a condition on the source's fields that holds for all its users, if any."""
     fetches = {step.name for step in program.steps if isinstance(step, Fetch)}
     conditions: dict[str, list[exp.Expr] | None] = {}
     for tree in program.trees():
@@ -73,7 +73,7 @@ def _any_of(conditions: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 def _condition_of(table: exp.Table) -> exp.Expr | None:
-    """The WHERE above a use of a table, over the table's own fields."""
+    """The WHERE above a use of a table, on the table's own fields."""
     inner = table.find_ancestor(exp.Select)
     if inner is None:
         return None

@@ -1,6 +1,6 @@
 """Steps of programs on Spark: relations are DataFrames, and temporary views for queries.
 
-Always true: Spark is asked for only when there is something that it has to do.
+Always true: a session is asked for only when Spark has something to do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEY = "tailrace_key"
 
 
 class NeedsSparkError(Exception):
-    """What is in memory has to be given to Spark, but is too large for that."""
+    """What is in memory has to go to Spark, but is too large for that."""
 
 
 class OnSpark:
@@ -56,10 +56,10 @@ class OnSpark:
         tiny: bool,
         alone: bool,
     ) -> None:
-        """`memory`: the relations that can be had from there.
+        """`memory` has the relations that are there.
 
-        `small`: a session for small plans may be used, and keys are brought into memory; `tiny`:
-        changes are some ten thousand rows; `alone`: they are too many to be handed to Spark.
+        `small`: a session for small plans will do, and keys are collected; `tiny`: changes are some
+        ten thousand rows; `alone`: they are too many to be handed to Spark.
         """
         self._spark, self._small, self._tiny, self._alone = runtime.spark, small, tiny, alone
         self._runtime = replace(runtime, spark=_SessionOf(self))
@@ -86,7 +86,7 @@ class OnSpark:
         return self.session.sql(tree.sql("spark"))
 
     def view(self, name: str) -> str:
-        """The name under which Spark knows a relation."""
+        """Spark's name for a relation."""
         full = f"{self._prefix}{name}"
         if name not in self._views:
             self.frame(name).createOrReplaceTempView(full)
@@ -98,7 +98,7 @@ class OnSpark:
         if name not in self.frames:
             rows = self._memory.delta(name)
             if rows is not None:
-                # In one partition: what follows then needs no exchange, and is one task.
+                # In one partition: what follows is then one task, without an exchange.
                 frame = spark_scan.local_frame(self._runtime, rows).coalesce(1)
             elif name in self._queries:
                 frame = self.sql(self._queries[name])
@@ -118,19 +118,19 @@ class OnSpark:
     # --- steps ------------------------------------------------------------------------------
 
     def keys(self, step: Keys) -> None:
-        """Compute keys; few of them come into memory."""
+        """Compute keys, and collect them if they are few."""
         if self._small:
             with spark_faults():
-                some = self.sql(step.query).limit(self._memory.limit + 1).toArrow()
-            if some.num_rows <= self._memory.limit:
-                self._memory.tables[step.name] = some
+                first = self.sql(step.query).limit(self._memory.limit + 1).toArrow()
+            if first.num_rows <= self._memory.limit:
+                self._memory.tables[step.name] = first
                 return
         frame = self.sql(step.query).persist()
         self._persisted.append(frame)
         self.frames[step.name] = frame
 
     def fetch(self, step: Fetch, source: Scan) -> None:
-        """Join the rows that have the keys."""
+        """Read the rows that have the keys, with a join."""
         if step.keys not in self._memory.tables:
             source = self._pruned_by_bounds(step, source)
         self._reads.rows += source.rows
@@ -138,12 +138,12 @@ class OnSpark:
         self.frames[step.name] = self._with_keys(rows, step.own, step.keys, step.key)
 
     def stored(self, whole: Scan, limit: StoredLimit) -> DataFrame:
-        """The stored rows that a change can touch, with their places."""
+        """The stored rows that a change can touch, with their addresses."""
         rows = spark_scan.to_df(self._runtime, whole, places=True)
         return rows if limit.keys is None else self._with_keys(rows, *limit.keys)
 
     def _with_keys(self, rows: DataFrame, column: str, relation: str, key: str) -> DataFrame:
-        """The rows in which a column has one of the values of a relation's."""
+        """The rows in which a column has one of a relation's keys."""
         from pyspark.sql import functions as F
 
         keys = self.frame(relation).select(F.col(key).alias(_KEY)).distinct()
@@ -152,7 +152,7 @@ class OnSpark:
         return rows.join(keys, F.col(f"`{column}`").eqNullSafe(F.col(_KEY)), "left_semi")
 
     def _pruned_by_bounds(self, step: Fetch, source: Scan) -> Scan:
-        """The files that may have rows between the least and the greatest of the keys."""
+        """Only the files that may have rows between the least and the greatest key."""
         from pyspark.sql import functions as F
 
         column = source.table.column(step.own)
@@ -177,16 +177,16 @@ class OnSpark:
         return source.pruned(wanted, stats)
 
     def close(self) -> None:
-        """Let go of what Spark holds."""
+        """Release what Spark holds."""
         # Frames first: a Connect server looks up the names in them once more.
         for frame in self._persisted:
             frame.unpersist()
-        for name in self._views:  # none, if Spark was not asked
+        for name in self._views:  # none without a session
             self.session.catalog.dropTempView(f"{self._prefix}{name}")
 
 
 class _SessionOf(SparkProvider):
-    """Gives a run's session."""
+    """Provides a run's session."""
 
     def __init__(self, spark: OnSpark) -> None:
         super().__init__()

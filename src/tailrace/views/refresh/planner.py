@@ -1,7 +1,7 @@
-"""What a refresh will do, decided before anything is read.
+"""Decides what a refresh will do, before anything is read.
 
-`refresh` does what is decided here, and `explain` shows it: both ask with what they know of the
-view's sources, and of what has changed.
+`refresh` does what is decided here, and `explain` shows it: both pass what they know of the view's
+sources and changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.views.refresh.choose import Choice, Facts, Strategy, choose
 from tailrace.views.refresh.programs import Prepared, Programs, names_in_programs
 from tailrace.views.refresh.session import has_known_meaning
 
-# What a view's job remembers: that its next run is to compute everything, and why it always is.
+# What a view's job remembers: that its next run has to be a full one; why all have to be.
 FULL = "full"
 REFUSED = "refused"
 
@@ -39,7 +39,7 @@ class RefreshPlan:
 
     choice: Choice
     facts: Facts
-    small: bool  # the changes are brought into memory
+    small: bool  # the changes are read into memory
     spark: str  # why even a small change needs Spark; empty if it does not
 
     @property
@@ -74,10 +74,10 @@ class Planner:
     def plan(
         self, policy: str, *, rebuild: bool = False, moved: bool = False, on_spark: bool = False
     ) -> RefreshPlan:
-        """What to do: with `on_spark` not in memory, because that was tried.
+        """What to do; with `on_spark` not in memory, since that failed.
 
-        `rebuild`: the changes since the watermark are not kept any more; `moved`: a function of
-        the moment says something else.
+        `rebuild`: the changes since the watermark are no longer kept; `moved`: a function of time
+        has another value by now.
         """
         if self._memory.get(FULL):
             policy = "full"
@@ -106,7 +106,7 @@ class Planner:
     # --- here or on Spark -------------------------------------------------------------------
 
     def fits(self, rows: int) -> bool:
-        """Whether the changes can be in memory, by somebody who takes so many rows."""
+        """Whether the changes fit into memory, if it may hold this many rows."""
         changes = (source.change for source in self.sources.values())
         settings = self._runtime.settings
         budget = Budget.of(settings).for_rows(rows)
@@ -114,10 +114,10 @@ class Planner:
 
     @cached_property
     def is_small(self) -> bool:
-        """Whether changes are brought into memory.
+        """Whether changes are read into memory.
 
-        More are if Spark is not needed: to hand them over would take longer than to let it read
-        them itself.
+        The limit is lower if Spark is needed: beyond it, handing them over would take longer than
+        letting Spark read them.
         """
         settings = self._runtime.settings
         most = max(settings.memory_rows, settings.local_rows)
@@ -129,7 +129,7 @@ class Planner:
 
     @cached_property
     def needs_spark(self) -> str:
-        """Why changes in memory need Spark all the same; empty if they do not."""
+        """Why even changes in memory need Spark; empty if they do not."""
         change = self.change(small=True)
         return "" if change is None else change.compiled.reason
 
@@ -145,7 +145,7 @@ class Planner:
         changed = [name for name, source in self.sources.items() if source.change is not None]
         return Programs(
             self._definition,
-            # Without a change: what one in any source would take.
+            # Without any: as if every source had changed.
             changed or list(self.sources),
             stored=self._stored,
             results=self._memory.get("types", {}),
@@ -155,7 +155,7 @@ class Planner:
 
     @cached_property
     def _refused(self) -> str:
-        """Why nothing is answered without Spark; empty if some may be."""
+        """Why nothing is answered without Spark; empty if something may be."""
         if not self._runtime.settings.memory_rows:
             return "the setting memory_rows is 0"
         if not has_known_meaning(self._runtime.spark.session):
@@ -164,7 +164,7 @@ class Planner:
 
     @cached_property
     def stored_names(self) -> dict[str, str]:
-        """The stored table's columns, and what programs call them."""
+        """The stored table's columns, with their names in programs."""
         layout = self._definition.layout
         if layout is not None:
             return names_in_programs(layout)

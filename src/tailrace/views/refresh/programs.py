@@ -1,10 +1,10 @@
-"""The programs of a view: made once for each kind of change, and kept while they are used.
+"""The programs of a view: built once for each kind of change, and cached.
 
-Which programs there are depends on the view's definition, on the columns of its stored table, on
-which sources changed, and on whether the changes are in memory; and on nothing else. A refresh
-only binds ranges and rows to them, and `explain` looks at the very ones that a refresh runs.
+Programs depend only on the view's definition, the columns of its stored table, which sources
+changed, and whether the changes are in memory. A refresh only binds ranges and rows to them, and
+`explain` looks at the very programs that a refresh runs.
 
-Always true: programs are shared, by threads and by refreshes. Nobody changes their trees.
+Always true: threads and refreshes share programs. Nobody changes their trees.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _KEPT = 300_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prepared:
-    """A program with what its run needs to know of it."""
+    """A program, and what a run needs to know of it."""
 
     program: Program
-    compiled: Compiled  # what can be answered of it without Spark
+    compiled: Compiled  # the queries that can be answered without Spark
     limit: StoredLimit  # the stored rows that it needs
-    # By fetch, a condition over the source's fields that all who use it have.
+    # By fetch, a condition on the source's fields that holds for all its users.
     conditions: Mapping[str, exp.Expr | None]
     reads_stored: bool
 
@@ -120,7 +120,7 @@ class Programs:
         return self._needed("append", make)
 
     def again(self, groups: ColumnTypes) -> Prepared:
-        """The rows of groups that have to be computed anew; their keys have these types."""
+        """The rows of the groups to recompute, whose keys have these types."""
 
         def make() -> Prepared:
             b = self.builder()
@@ -130,7 +130,7 @@ class Programs:
         return self._needed("again", make, *groups.items())
 
     def difference(self, rows: ColumnTypes) -> Prepared:
-        """The difference between all rows, of these types, and what is stored."""
+        """The difference between all rows, of these types, and the stored ones."""
 
         def make() -> Prepared:
             names = self._layout.names
@@ -141,14 +141,14 @@ class Programs:
         return self._needed("difference", make, *rows.items())
 
     def builder(self) -> Builder:
-        """Builds programs over the sources."""
+        """A builder of programs over the sources."""
         sources = self._definition.sources
         keys = {name: source.key for name, source in sources.items() if source.key}
         return Builder(list(sources), self._changed, keys=keys, sideways=self._small)
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
-        """The types of what is stored, and of averages, by what programs call them."""
+        """The types of stored columns and of averages, by their names in programs."""
         results = {name: types.parse_type(text) for name, text in self._results.items()}
         return results | self._stored_types
 
@@ -157,7 +157,7 @@ class Programs:
         names = names_in_programs(self._layout)
         return {names[column.name]: column.type for column in self._stored or ()}
 
-    # --- making them ------------------------------------------------------------------------
+    # --- build them -------------------------------------------------------------------------
 
     def _kept(
         self, what: str, make: Callable[[], Prepared | None], *given: Hashable
@@ -168,7 +168,7 @@ class Programs:
             return known
         with kept():
             prepared = make()
-        # Not what was too deep, which depends on where the stack is.
+        # Not what was too deep: that depends on where the stack was.
         if prepared is None or prepared.compiled.reason == TOO_DEEP:
             return prepared
         return _programs.put(key, prepared)
@@ -213,5 +213,5 @@ class Programs:
 
 
 def names_in_programs(layout: Layout) -> dict[str, str]:
-    """The stored table's columns, and what programs call them."""
+    """The stored table's columns, with their names in programs."""
     return {column.name: column.column for column in layout.columns}

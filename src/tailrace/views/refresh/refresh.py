@@ -1,8 +1,7 @@
 """One refresh of one view: from its watermark to a snapshot, in a transaction.
 
 Always true: afterwards the stored table is the definition's result with every source read at that
-snapshot; other views it reads are read as they are at the same label. Nothing is visible before
-the iteration commits.
+snapshot, and other views at the same label. Nothing is visible before the iteration commits.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Refresh:
             return Strategy.NOTHING
         try:
             strategy = self._plan_and_apply(started, moved=moved)
-        except NeedsSparkError:  # more rows than memory is for: another place, another choice
+        except NeedsSparkError:  # more rows than fit in memory: choose again
             strategy = self._plan_and_apply(time.monotonic(), moved=moved, on_spark=True)
         self._memory["moment"] = moment_text(self.definition.moments, self._moment)
         self._memory.pop(FULL, None)
@@ -103,7 +102,7 @@ class Refresh:
                 raise
             if isinstance(error, TailraceError) or policy == "incremental":
                 raise
-            # The query is right, for it was built: what Spark refuses is what the rules made of it.
+            # The query itself is right, since it was built: Spark refuses what rules made of it.
             self._memory[REFUSED] = f"Spark refuses: {str(error).partition(chr(10))[0][:300]}"
             return self._plan_and_apply(started, moved=moved, on_spark=True)
         if had_spark or self._runtime.spark.session is None:
@@ -113,7 +112,7 @@ class Refresh:
         return plan.strategy
 
     def _start_spark(self) -> float:
-        """How long it takes to have a session: not what a strategy is to be measured by."""
+        """How long it takes to get a session: a strategy's time does not include that."""
         started = time.monotonic()
         self._runtime.spark()
         return time.monotonic() - started
@@ -131,7 +130,7 @@ class Refresh:
         )
 
     def _check_sources(self) -> None:
-        """The columns that the query uses have to be those that it was built on."""
+        """Raise unless the columns that the query uses are those that the view was built on."""
         for table, columns in self._memory["columns"].items():
             schema, plain = split_name(table)
             with self._runtime.database.read() as connection:
@@ -180,14 +179,14 @@ class Refresh:
         sources, stored = self._sources, None
         if "types" in self._memory:
             stored = lambda: self._txn.scan(*split_name(self._table))  # noqa: E731
-        # A query as it was written may name columns that its plan does without.
+        # The query as written may name columns that its plan does without.
         wide = not small and self._is_plain
         return Run(
             self._runtime,
             SourceReads(sources, in_memory=small, wide=wide),
             stored=stored,
             names=self._planner.stored_names,
-            # A session beside the user's does not know the functions that are registered there.
+            # Another session does not know the functions that are registered in the user's.
             small=small and not self.definition.functions,
             tiny=sum(changes.rows for changes in sources.changed.values()) <= _TINY_ROWS,
             alone=alone,
@@ -231,7 +230,7 @@ class Refresh:
         self._show(plain)
 
     def _show(self, plain: list[str]) -> None:
-        """Let readers see it: a new view, or in place of the one that it was built beside."""
+        """Let readers see it, as a new view or in place of the one that it replaces."""
         reader = reader_of(self.definition, plain)
         _, stored = split_name(self._table)
         sql = reader_sql(reader, stored, "duckdb")
@@ -243,7 +242,7 @@ class Refresh:
             self._txn.replace_view(view, sql)
 
     def _take_the_place(self, old: int | None) -> None:
-        """Drop the view that this one was built beside, and take over its name."""
+        """Drop the view that this one replaces, and take over its name."""
         if old is None:
             return
         with self._runtime.database.read() as connection:
@@ -265,14 +264,14 @@ class Refresh:
         """The stored table's rows at the end of the range, in its columns' order."""
         layout = self.definition.layout
         if layout is None or self._is_plain:
-            # As it was written: Spark knows better than we how to compute all of a query.
+            # As written: Spark knows best how to compute all of a query.
             rows = self._plain_query(run)
             return rows if layout is None else rows.toDF(*layout.names)
         b = self._builder()
         return run.frame(prepare(b.program(stored_delta.all_rows(b, layout, known))))
 
     def _plain_query(self, run: Run) -> DataFrame:
-        """The query as it was written, at the end of the range."""
+        """The query as written, at the end of the range."""
         return plain_query(run, self.definition, list(self._sources.inputs))
 
     def _result_types(self, run: Run, layout: Layout | None) -> dict[str, pa.DataType]:
@@ -293,17 +292,17 @@ class Refresh:
 
     # --- again ------------------------------------------------------------------------------
 
-    def _remember(self, strategy: Strategy, said: float, seconds: float, name: str) -> None:
-        """What a strategy was predicted to take, and what it took."""
+    def _remember(self, strategy: Strategy, predicted: float, seconds: float, name: str) -> None:
+        """Note how long a strategy was predicted to take, and took."""
         runs = self._memory.setdefault("runs", {})
         if strategy is Strategy.FULL:
             # What was slow once is tried again some day.
-            for other, (predicted, took) in list(runs.items()):
-                runs[other] = [predicted, round(took - 0.1 * (took - predicted), 4)]
+            for other, (guess, took) in list(runs.items()):
+                runs[other] = [guess, round(took - 0.1 * (took - guess), 4)]
         before = runs.get(name)
-        if before is not None:  # half of what was known: one run may have met a busy machine
-            seconds = math.sqrt(seconds * said * before[1] / before[0])
-        runs[name] = [round(said, 4), round(seconds, 4)]
+        if before is not None:  # the mean with what was known: the machine may have been busy
+            seconds = math.sqrt(seconds * predicted * before[1] / before[0])
+        runs[name] = [round(predicted, 4), round(seconds, 4)]
 
     def _apply(self, plan: RefreshPlan) -> None:
         if plan.strategy is Strategy.FULL:
@@ -333,11 +332,11 @@ class Refresh:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether changes in memory are too many to be handed to Spark."""
+        """Whether changes in memory are too many to hand to Spark."""
         return not self._planner.fits(self._runtime.settings.local_rows)
 
     def _running(self, stack: ExitStack, *, small: bool, alone: bool = False) -> Run:
-        """A run, which ends with the stack."""
+        """A run that is closed with the stack."""
         run = self._run(small=small, alone=small and alone)
         stack.callback(run.close)
         stack.callback(lambda: self._job.counted.append(run.rows))
@@ -352,9 +351,9 @@ class Refresh:
             self._stored_table.add_frame(run.frame(append), names)
 
     def _again(self, stack: ExitStack, first: Run, layout: Layout, groups: pa.Table) -> pa.Table:
-        """The rows of groups whose least or greatest value may have gone.
+        """The rows of the groups to recompute.
 
-        Another run: steps of two programs may have the same names.
+        In a run of their own: steps of two programs may have the same names.
         """
         run = self._running(stack, small=True, alone=self._is_alone)
         run.share(first)
@@ -374,12 +373,12 @@ class Refresh:
         return run.frame(self._planner.programs(small=False).again({}))
 
     def _full(self) -> None:
-        """Compute all of it, and write what is different."""
+        """Recompute all of it, and write the difference."""
         layout = self.definition.layout
         with ExitStack() as stack:
             run = self._running(stack, small=False)
             if layout is None:
-                # Without a plan there is no telling what is different.
+                # Without a plan, nobody can tell which rows differ.
                 everything = self._all_rows(run, {})
                 self._stored_table.overwrite(everything, list(self._planner.stored_names))
                 return
@@ -397,7 +396,7 @@ class Refresh:
                 self._stored_table.change_frame(bag, run.frame(difference), _nothing)
 
     def _if_few(self, rows: DataFrame) -> pa.Table | None:
-        """All rows in memory, if there seem to be few, and there are."""
+        """All rows in memory, if they are few, as the stored ones are."""
         most = self._runtime.settings.local_rows
         if self._txn.scan(*split_name(self._table)).rows > most // 2:
             return None
@@ -410,7 +409,7 @@ class Refresh:
 
 
 def plain_query(run: Run, definition: Definition, names: list[str]) -> DataFrame:
-    """A view's query as Spark itself reads it, at the end of the range."""
+    """The rows of a view's query as written, at the end of the range."""
     relations = {}
     for key, given in definition.inputs.items():
         leaf = Leaf(source=given.name, number=names.index(given.name), end=End.NEW).name

@@ -1,4 +1,4 @@
-"""A Spark session for small plans: what it costs to start a job is what a small refresh costs.
+"""A Spark session for small plans: a small refresh costs what it costs to start a job.
 
 It shares the context with the user's session, and takes over the settings that decide what a
 query means.
@@ -23,16 +23,16 @@ _MEANING = (
     "spark.sql.legacy.timeParserPolicy",
     "spark.sql.decimalOperations.allowPrecisionLoss",
 )
-# What `local` takes for granted of decimals.
+# What translations to DuckDB take for granted about decimals.
 _DECIMALS = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.legacy.literal.pickMinimumPrecision": "true",
 }
 _SMALL = {
-    # Deciding again after each stage takes longer than the stages.
+    # Planning again after each stage takes longer than the stages.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    # What is given from memory is small, which Spark does not know of it.
+    # What comes from memory is small, which Spark cannot know.
     "spark.sql.defaultSizeInBytes": str(4 * 1024 * 1024),
     "spark.sql.autoBroadcastJoinThreshold": str(32 * 1024 * 1024),
     # Several small files are one task.
@@ -43,7 +43,7 @@ _TINY = {"spark.sql.codegen.wholeStage": "false"}
 
 
 def has_known_meaning(session: SparkSession | None) -> bool:
-    """Whether a session, or one that is still to be started, computes decimals as by default."""
+    """Whether a session computes decimals as by default, as one that is started later will."""
     return session is None or all(session.conf.get(k, v) == v for k, v in _DECIMALS.items())
 
 
@@ -63,7 +63,7 @@ def small_session(session: SparkSession, *, tiny: bool) -> SparkSession:
 
 
 def _take_over(session: SparkSession, beside: SparkSession) -> None:
-    """What queries mean in one session, they mean in the other."""
+    """Let queries mean the same in both sessions."""
     for name in _MEANING:
         meant = session.conf.get(name)
         if meant is not None:

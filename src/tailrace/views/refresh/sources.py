@@ -1,7 +1,7 @@
 """What one refresh of a view reads: its sources at both ends of the range, and their changes.
 
-Always true: every source is read at the job's two labels. A table has its rows at a snapshot; of
-another view, the version with that label is read.
+Always true: every source is read at the job's two labels. A table is read at that snapshot, another
+view in its version with that label.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Sources:
         self._definition, self._changes, self._txn, self._job = definition, changes, txn, job
         self._runtime = txn.runtime
         self._ends: dict[tuple[str, End, bool], Scan] = {}
-        # None where there is no earlier version.
+        # None if there is no earlier version.
         self.since = job.since if changes.kind is RunKind.TAIL else None
 
     @property
@@ -59,7 +59,7 @@ class Sources:
         return table
 
     def facts(self) -> dict[str, Source]:
-        """What a plan depends on."""
+        """What the planner needs to know."""
         changed = self.changed
         return {
             name: Source(
@@ -78,7 +78,7 @@ class Sources:
             if given.view is None:
                 scan = scan_at(self._runtime, table, label)
             elif end is End.NEW and self._txn.acts_for(given.view.job):
-                # Refreshed by this very transaction.
+                # This very transaction refreshed it.
                 scan = replace(self._txn.scan(*split_name(name)), table=table)
             else:
                 scan = scan_at(self._runtime, table, self._version(table, label))
@@ -126,10 +126,10 @@ class Sources:
 
 
 class SourceReads:
-    """What one run reads of its sources, and how many rows that were."""
+    """What one run reads of its sources, and how many rows."""
 
     def __init__(self, sources: Sources, *, in_memory: bool, wide: bool) -> None:
-        """`in_memory`: changes are brought there; `wide`: of new rows all columns are read."""
+        """`in_memory`: changes are read there; `wide`: new rows are read with all columns."""
         self.sources, self._in_memory, self._wide = sources, in_memory, wide
         self.leaves = leaves_of(sources.inputs)
         self.rows = 0
@@ -139,11 +139,11 @@ class SourceReads:
         return self.sources.end(source, end, wide=self._wide and end is End.NEW)
 
     def delta(self, leaf: Leaf) -> pa.Table | None:
-        """What came and went of a source, if it is to be in memory."""
+        """The change of a source, if changes are read into memory."""
         return self.sources.delta(leaf.source) if self._in_memory else None
 
 
 def _feed_of(changes: SourceChanges | None) -> Feed | None:
     plan = None if changes is None else changes.plan
-    assert not isinstance(plan, Scan)  # after the first run there is nothing but changes
+    assert not isinstance(plan, Scan)  # after the first run there are only changes
     return plan

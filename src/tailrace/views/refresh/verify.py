@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _numbers = itertools.count()
-# Rows that differ, up to which they are compared once more with a tolerance for floats.
+# Up to so many differing rows are compared once more, with a tolerance for floats.
 _CLOSE_LOOK = 20_000
 _EXAMPLES = 10
 _TOLERANCE = 1e-9
@@ -45,8 +45,8 @@ class Report:
     ok: bool
     watermark: int
     rows: int  # of the view
-    missing: int  # rows that the query has and the view has not
-    extra: int  # rows that the view has and the query has not
+    missing: int  # rows of the query that the view lacks
+    extra: int  # rows of the view that the query lacks
     examples: tuple[dict[str, Any], ...]  # `_side` is "missing" or "extra", then the columns
     types: tuple[str, ...] = ()  # columns whose type is not the query's, with both types
 
@@ -72,7 +72,7 @@ class Report:
 
 
 def verify(runtime: TenantRuntime, job: JobRecord) -> Report:
-    """Compare; the whole of it runs on Spark."""
+    """Compare a view with its query, on Spark."""
     from datetime import datetime
 
     options = job.spec.consumer
@@ -80,8 +80,7 @@ def verify(runtime: TenantRuntime, job: JobRecord) -> Report:
     recompute = _Recompute(runtime, job.watermark)
     moment = job.last.memory.get("moment") or None
     if moment is not None:
-        parsed = datetime.fromisoformat(moment)
-        recompute.moment = parsed
+        recompute.moment = datetime.fromisoformat(moment)
     try:
         want = recompute.query(options)
         have = recompute.stored(options)
@@ -106,7 +105,7 @@ def verify(runtime: TenantRuntime, job: JobRecord) -> Report:
 
 
 def _other_types(want: DataFrame, have: DataFrame) -> tuple[str, ...]:
-    """Columns that the view shows in another type than the query's own."""
+    """Columns whose type in the view is not the query's."""
     own, theirs = (
         [types.spark_type(types.from_spark(f["type"])) for f in frame.schema.jsonValue()["fields"]]
         for frame in (have, want)
@@ -190,7 +189,7 @@ def _has_limit(definition: Definition) -> bool:
 
 
 def _with_ties(definition: Definition, tree: Any) -> str:
-    """A LIMIT leaves open which of equal rows it takes: ties go by all columns, as in the view."""
+    """A query whose LIMIT breaks ties by all columns, as the view does."""
     layout = definition.layout
     assert layout is not None
     count = sum(not column.hidden for column in layout.columns)
@@ -212,7 +211,7 @@ def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str,
         F.expr(comparable(_column(n), kinds[n]).sql("spark")).alias(c)
         for n, c in zip(names, columns, strict=True)
     ]
-    # As they are: a cast would hide what is different.
+    # Without a cast, which would hide differences.
     wanted = want.toDF(*names).select(*plain).withColumn("_n", F.lit(1))
     had = have.select(*plain).withColumn("_n", F.lit(-1))
     different = wanted.unionAll(had).groupBy(*columns).agg(F.sum("_n").alias("_n")).where("_n <> 0")
@@ -235,7 +234,7 @@ def _column(name: str) -> exp.Column:
 
 
 def _without_close(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, Any]]:
-    """Leave out pairs that differ only in the last digits of floats, or in the order of lists."""
+    """Drop pairs that differ only in the last digits of floats, or in the order of lists."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
         key = tuple(
