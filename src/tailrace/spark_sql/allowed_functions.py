@@ -1,8 +1,8 @@
 """Which functions a user's text may call.
 
-`ALLOWED` and `REFUSED` are all of Spark's built-in ones, each of which somebody has looked at: a
-new version's are refused until then (`tools/spark_functions.py` lists them, and writes `ALLOWED`).
-What is neither has to be the operator's own, registered in the session.
+`ALLOWED` and `REFUSED` are all of Spark's built-in functions, reviewed one by one: those of a new
+version are refused until then (`tools/spark_functions.py` lists them, and writes `ALLOWED`). Any
+other has to be the operator's own, registered in the session.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What functions do beside computing a value from their arguments. docs/sql.md has the same list.
+# What functions do besides computing a value from their arguments; docs/sql.md has the same list.
 _REASONS = {
     "runs code in Spark's process": ("reflect", "try_reflect", "java_method"),
     "can read a file, by the option avroSchemaUrl": ("from_avro", "schema_of_avro"),
@@ -139,5 +139,5 @@ ALLOWED = frozenset({
 
 def users_functions(session: SparkSession) -> set[str]:
     """The functions that are registered in a session beside Spark's own, in small letters."""
-    found = session.sql("SHOW USER FUNCTIONS").collect()
-    return {str(row[0]).rpartition(".")[2].lower() for row in found}
+    rows = session.sql("SHOW USER FUNCTIONS").collect()
+    return {str(row[0]).rpartition(".")[2].lower() for row in rows}

@@ -1,8 +1,8 @@
-"""Which of Spark's functions give the same value for the same row whenever they are called.
+"""Which of Spark's functions give the same value for the same row on every call.
 
-One list for everything that is derived and kept: views, replicas, searches with a condition. What
-Spark itself calls non-deterministic is in `NONDETERMINISTIC` (a test compares it with Spark's
-registry). `MOMENT` and `SESSION` keep their value for one query of Spark, and no longer.
+One list for all that is derived and kept: views, replicas, searches with a condition. What Spark
+itself calls non-deterministic is in `NONDETERMINISTIC` (a test compares it with Spark's registry).
+`MOMENT` and `SESSION` keep their value only within one query of Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOMENTS = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
 def called(call: exp.Func) -> str:
-    """The name of a function as Spark knows it."""
+    """Spark's name of a function."""
     name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
     return str(name).lower()
 

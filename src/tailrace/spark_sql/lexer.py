@@ -19,7 +19,7 @@ from tailrace.errors import InvalidError
 
 
 class Tokenizer(Spark.Tokenizer):
-    """Spark's tokens, one a word: sqlglot's own takes the rest of a command as one text."""
+    """Spark's tokens, one for each word: sqlglot's own takes the rest of a command as one text."""
 
     COMMANDS = set()  # noqa: RUF012  (sqlglot's own way)
     KEYWORDS = {  # noqa: RUF012
@@ -96,18 +96,18 @@ def without_comments(text: str) -> str:
 
 def lexemes_of(text: str) -> list[Lexeme]:
     """The lexemes of a text without comments; RefusedError where Spark may cut it differently."""
-    found = []
+    lexemes = []
     for start, end in _spans(text):
         own = text[start:end]
         kind = next((kind for kind, shape in _SHAPES.items() if shape.fullmatch(own)), None)
         if kind is None or (kind is LexemeKind.WORD and any(map(_is_another, own))):
             raise RefusedError(f"{own[:40]} is not expected here", start=start, end=end)
-        found.append(Lexeme(kind=kind, text=own, start=start, end=end))
-    for one, other in pairwise(found):
+        lexemes.append(Lexeme(kind=kind, text=own, start=start, end=end))
+    for one, other in pairwise(lexemes):
         # To Spark, a://b is one name.
         if one.text == ":" and other.text.startswith("/") and one.end == other.start:
             raise one.refused(":/ is not expected here", upto=other)
-    return found
+    return lexemes
 
 
 def _spans(text: str) -> list[tuple[int, int]]:

@@ -1,8 +1,7 @@
-"""Finds the names in a query that Spark may take for tables, by the places of its grammar.
+"""Finds the names in a query that Spark may take for tables, by its grammar.
 
-A second reading beside sqlglot's tree, and nothing but a check of it: a name that stands where
-Spark takes a table, and that the tree does not have as one, is refused. So it may find too many,
-and never too few.
+A second reading that only checks sqlglot's tree: a name where Spark takes a table is refused unless
+the tree has it as one. So it may find too many, but never too few.
 """
 
 from __future__ import annotations
@@ -144,5 +143,7 @@ def _compares(lexemes: Sequence[Lexeme], place: int) -> bool:
         return False
     if left < 0:
         return False
-    given = lexemes[left]
-    return given.text == ")" or (given.kind is not LexemeKind.MARK and given.keyword != "SELECT")
+    operand = lexemes[left]
+    return operand.text == ")" or (
+        operand.kind is not LexemeKind.MARK and operand.keyword != "SELECT"
+    )

@@ -82,8 +82,8 @@ def parse_type(text: str) -> pa.DataType:
         return plain
     _check_size(text)
     try:
-        # Alone, sqlglot overlooks what follows a type; inside of a cast it doesn't. That comes
-        # first, because its work is bounded.
+        # Alone, sqlglot overlooks what follows a type; in a cast it doesn't. The cast comes first,
+        # because its work is bounded.
         whole = spark_sql.parse_one(f"CAST(x AS {text})")
         tree = exp.DataType.build(text, dialect="spark")
     except (sqlglot.errors.SqlglotError, ValueError) as error:
@@ -97,7 +97,7 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def _check_size(text: str) -> None:
-    """Refuse names that would take long to parse, and could not be of use."""
+    """Refuse names that would take long to parse, and are of no use."""
     depth = deepest = 0
     for mark in text:
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(mark, 0)
@@ -147,14 +147,14 @@ def _from_tree(tree: exp.DataType, text: str) -> pa.DataType:
                 raise InvalidError(f"{text!r}: write a struct as struct<name: type, …>")
             fields.append(pa.field(child.name, _from_tree(child.kind, text)))
         return pa.struct(fields)
-    found = None if children else _FROM_SQLGLOT.get(kind)
-    if found is None:
+    atomic = None if children else _FROM_SQLGLOT.get(kind)
+    if atomic is None:
         known = ", ".join(sorted(spark for _, spark, _ in _ATOMIC))
         raise InvalidError(
             f"the type {show(text)} is not supported: use {known}, decimal(p,s), "
             "or array, struct and map of these"
         )
-    return found
+    return atomic
 
 
 def from_spark(described: Any) -> pa.DataType:

@@ -18,7 +18,7 @@ from tailrace.spark_sql.duckdb.translated import (
 )
 from tailrace.spark_sql.duckdb.type_rules import DATE, DOUBLE, INT, DataType, DiffersError
 
-# Spark divides to so many places, and then rounds once more.
+# Spark divides to this many places, and then rounds once more.
 _PLACES = 39
 # A macro of `engine`: divides whole numbers, rounding half away from zero. It fails if the fraction
 # is less than its third argument below a half, because there Spark may round up twice.
@@ -34,14 +34,14 @@ def operands(tree: exp.Binary, translate: Translate) -> tuple[Translated, Transl
 def decimals(a: Translated, b: Translated) -> tuple[Translated, Translated]:
     """Both as decimals; a whole literal has only as many digits as it is written with."""
 
-    def made(value: Translated) -> Translated:
+    def as_decimal(value: Translated) -> Translated:
         if value.literal is not None:
             kind = type_rules.literal_decimal(value.literal)
         else:
             kind = type_rules.as_decimal(value.type)
         return Translated(cast(value, kind), kind)
 
-    return made(a), made(b)
+    return as_decimal(a), as_decimal(b)
 
 
 def is_double(a: Translated, b: Translated) -> bool:
@@ -85,7 +85,7 @@ def _div(tree: exp.Div, translate: Translate) -> Translated:
 
 
 def _divided(a: exp.Expr, b: exp.Expr) -> exp.Expr:
-    """A quotient, or an error at a zero: there Spark fails or gives NULL, by its settings."""
+    """A quotient, or an error at zero, where Spark fails or gives NULL by its settings."""
     zero = exp.EQ(this=b.copy(), expression=exp.Literal.number(0))
     failure = exp.Anonymous(this="error", expressions=[exp.Literal.string("division by zero")])
     quotient = exp.Div(this=a, expression=b, typed=False, safe=False)
@@ -121,7 +121,7 @@ def _unit(kind: DataType) -> DataType:
 def _mod(tree: exp.Mod, translate: Translate) -> Translated:
     a, b = operands(tree, translate)
     if not (type_rules.is_whole(a.type) and b.literal is not None and int(b.literal)):
-        raise DiffersError("a remainder, but of whole numbers by one that is written out")
+        raise DiffersError("a remainder other than of whole numbers by a literal")
     kind = type_rules.common([a.type, b.type])
     return Translated(apply(exp.Mod, cast(a, kind), cast(b, kind)), kind)
 
@@ -130,16 +130,16 @@ def _neg(tree: exp.Neg, translate: Translate) -> Translated:
     value = translate(tree.this)
     if not (type_rules.is_exact(value.type) or value.type == DOUBLE):
         raise DiffersError(f"the negative of {value.type}")
-    made = exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree)))
+    negated = exp.Paren(this=exp.Neg(this=exp.Paren(this=value.tree)))
     if not isinstance(tree.this, exp.Literal) or value.literal is None:
-        return Translated(made, value.type)
+        return Translated(negated, value.type)
     # A literal includes its sign: the least number has no positive counterpart.
     kind = INT if int(value.literal) <= 2**31 else value.type
-    return Translated(cast_tree(made, kind), kind, f"-{value.literal}")
+    return Translated(cast_tree(negated, kind), kind, f"-{value.literal}")
 
 
 def plain_zero(value: exp.Expr, kind: DataType) -> exp.Expr:
-    """A floating-point number, with a positive zero for a negative one."""
+    """A floating-point number, with negative zero as positive."""
     return apply(exp.Add, value, cast_tree(exp.Literal.number(0), kind))
 
 

@@ -27,14 +27,14 @@ def _compared(a: Translated, b: Translated) -> tuple[exp.Expr, exp.Expr]:
         a, b = decimals(a, b)
     elif DATE in (a.type, b.type):
         a, b = _as_day(a), _as_day(b)
-    made, kind = to_common_type([a, b])
+    sides, kind = to_common_type([a, b])
     if type_rules.is_floating(kind):  # joined by their bits, zeros of different signs would differ
-        made = [plain_zero(value, kind) for value in made]
-    return made[0], made[1]
+        sides = [plain_zero(value, kind) for value in sides]
+    return sides[0], sides[1]
 
 
 def _as_day(value: Translated) -> Translated:
-    """Text that spells a day, as a day: it is compared with one."""
+    """Text that spells a day as a day, since it is compared with one."""
     if value.type != TEXT:
         return value
     day = day_of(exp.cast(value.tree.copy(), "date"))
@@ -84,10 +84,10 @@ def _in(tree: exp.In, translate: Translate) -> Translated:
     only(tree, {"this", "expressions"})
     value = translate(tree.this)
     others = [translate(other) for other in tree.expressions]
-    made, kind = to_common_type([value, *others])
-    if type_rules.is_floating(kind):  # as where two are compared
-        made = [plain_zero(one, kind) for one in made]
-    return Translated(exp.Paren(this=exp.In(this=made[0], expressions=made[1:])), BOOLEAN)
+    values, kind = to_common_type([value, *others])
+    if type_rules.is_floating(kind):  # as when comparing two
+        values = [plain_zero(one, kind) for one in values]
+    return Translated(exp.Paren(this=exp.In(this=values[0], expressions=values[1:])), BOOLEAN)
 
 
 def _between(tree: exp.Between, translate: Translate) -> Translated:
@@ -107,8 +107,8 @@ def _like(tree: exp.Like, translate: Translate) -> Translated:
     value, pattern = translate(tree.this), tree.expression
     if value.type != TEXT or not pattern.is_string or "\\" in pattern.this:
         raise DiffersError(tree.sql("spark")[:80])
-    made = apply(exp.Like, value.tree, exp.Literal.string(pattern.this))
-    return Translated(exp.Not(this=made) if tree.args.get("negate") else made, BOOLEAN)
+    match = apply(exp.Like, value.tree, exp.Literal.string(pattern.this))
+    return Translated(exp.Not(this=match) if tree.args.get("negate") else match, BOOLEAN)
 
 
 def _case(tree: exp.Case, translate: Translate) -> Translated:
@@ -116,12 +116,12 @@ def _case(tree: exp.Case, translate: Translate) -> Translated:
     default = tree.args.get("default") or exp.Null()
     branches = tree.args["ifs"]
     values = [translate(branch.args["true"]) for branch in branches]
-    made, kind = to_common_type([*values, translate(default)])
+    results, kind = to_common_type([*values, translate(default)])
     ifs = [
         exp.If(this=condition(translate(branch.this)), true=value)
-        for branch, value in zip(branches, made, strict=False)
+        for branch, value in zip(branches, results, strict=False)
     ]
-    return Translated(exp.Paren(this=exp.Case(ifs=ifs, default=made[-1])), kind)
+    return Translated(exp.Paren(this=exp.Case(ifs=ifs, default=results[-1])), kind)
 
 
 def _if(tree: exp.If, translate: Translate) -> Translated:
@@ -138,8 +138,8 @@ def _one_of(function: str) -> Rule:
         only(tree, {"this", "expressions", "ignore_nulls"})
         if 1 + len(tree.expressions) < least:
             raise DiffersError(f"{function} of one value")
-        made, kind = to_common_type([translate(part) for part in (tree.this, *tree.expressions)])
-        return Translated(exp.Anonymous(this=function, expressions=made), kind)
+        values, kind = to_common_type([translate(part) for part in (tree.this, *tree.expressions)])
+        return Translated(exp.Anonymous(this=function, expressions=values), kind)
 
     return rule
 

@@ -109,18 +109,18 @@ def _avg(tree: exp.Avg, translate: Translate) -> Translated:
         average = exp.Avg(this=double)
         if not type_rules.is_whole(value.type):
             return Translated(average, kind)
-        # Doubles beyond that add up to something else in another order.
+        # Beyond this, doubles add up differently in another order.
         spread = exp.Sum(this=exp.Anonymous(this="abs", expressions=[double.copy()]))
         inexact = exp.GT(this=spread, expression=exp.Literal.number(2**52))
         failure = exp.Anonymous(this="error", expressions=[exp.Literal.string("inexact")])
         return Translated(exp.Case(ifs=[exp.If(this=inexact, true=failure)], default=average), kind)
     total = _sum(exp.Sum(this=tree.this.copy()), translate)
-    # As many digits as rows are in memory at the most.
+    # Enough digits for all rows that may be in memory.
     digits = pa.decimal128(10, 0)
     count = Translated(cast_tree(exp.Count(this=value.tree), digits), digits)
-    made = divided_exactly(total, count, kind)
+    quotient = divided_exactly(total, count, kind)
     some = exp.GT(this=exp.Count(this=value.tree.copy()), expression=exp.Literal.number(0))
-    return Translated(exp.Paren(this=exp.Case(ifs=[exp.If(this=some, true=made.tree)])), kind)
+    return Translated(exp.Paren(this=exp.Case(ifs=[exp.If(this=some, true=quotient.tree)])), kind)
 
 
 def _extreme(function: type[exp.AggFunc]) -> Rule:

@@ -18,7 +18,7 @@ class Translated:
 
     tree: exp.Expr
     type: DataType
-    literal: str | None = None  # a whole number as it is written
+    literal: str | None = None  # a whole number as written
 
 
 # Translates a part of an expression.
@@ -27,7 +27,7 @@ Rule = Callable[[Any, Translate], Translated]
 
 
 def cast(value: Translated, kind: DataType) -> exp.Expr:
-    """A value cast to a type; refused where the cast may change it in another way than Spark's."""
+    """A value cast to a type; refused where the cast may not change it as Spark's does."""
     if value.type == kind:
         return value.tree
     if (
@@ -57,7 +57,7 @@ def condition(value: Translated) -> exp.Expr:
 
 
 def only(tree: exp.Expr, allowed: Collection[str]) -> None:
-    """Refuse a tree with other parts than these: an unknown one may turn its meaning around."""
+    """Refuse a tree with parts other than these: an unknown one may invert its meaning."""
     others = {name for name, value in tree.args.items() if value} - set(allowed)
     if others:
         raise DiffersError(f"{', '.join(sorted(others))} of {type(tree).__name__}")
