@@ -48,6 +48,9 @@ class Settings:
     bitmap_rows: int = 400_000_000
     # Rows of a Parquet row group: small enough to skip by statistics, large enough to scan fast.
     row_group_rows: int = 131_072
+    # The same for tables with a primary key. They are sorted by it, and few rows are looked for by
+    # key, of which a row group is the least that this process decodes.
+    keyed_group_rows: int = 16_384
     # Rows of a Parquet page: with the page index, the least that a filtered scan decodes.
     page_rows: int = 20_000
     # Bytes after which a writer begins the next file.
@@ -106,6 +109,10 @@ class Settings:
                 raise InvalidError(
                     f"Settings.{field.name} is {what} from {least} to {most}, not {show(value)}"
                 )
+
+    def group_rows(self, *, keyed: bool) -> int:
+        """Rows of a Parquet row group of a table, with a primary key or without."""
+        return min(self.row_group_rows, self.keyed_group_rows) if keyed else self.row_group_rows
 
 
 def limits(name: str) -> tuple[Any, Any]:

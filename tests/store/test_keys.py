@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tailrace
 from tailrace.store.keys import Keys
+from tests.support import objects
 from tests.support.lakes import LakeArgs
 
 
@@ -87,3 +89,16 @@ def test_keys_given_as_a_frame_of_any_size_are_deleted(
             table.append(rows(0, 100))
             table.delete(lake.spark.range(10, 30).selectExpr("id", "'ignored' AS note"))
             assert sorted(table.to_arrow()["id"].to_pylist()) == [*range(10), *range(30, 100)]
+
+
+@pytest.mark.parametrize(("key", "groups"), [("id", [100, 100, 50]), (None, [250])])
+def test_tables_with_a_key_have_smaller_row_groups(
+    sqlite_lake_args: LakeArgs, key: str | None, groups: list[int]
+) -> None:
+    settings = tailrace.Settings(row_group_rows=1000, keyed_group_rows=100)
+    with sqlite_lake_args.connect(settings=settings) as lake:
+        table = lake.create_table("t", {"id": "bigint", "v": "bigint"}, primary_key=key)
+        table.append(rows(0, 250))
+        (path,) = objects.data_files(lake, "t")
+        footer = pq.read_metadata(path)
+        assert [footer.row_group(n).num_rows for n in range(footer.num_row_groups)] == groups

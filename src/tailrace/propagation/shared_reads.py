@@ -88,7 +88,7 @@ class SharedRead:
         """About how many bytes of Parquet are read."""
         plan = self.plan()
         if isinstance(plan, feed.Feed):
-            return plan.bytes_read(self._runtime.settings.row_group_rows)
+            return plan.bytes_read(self._runtime.settings)
         return sum(live.file.size for live in plan.files)
 
     @property

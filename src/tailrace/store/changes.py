@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from tailrace.errors import InvalidError
+from tailrace.settings import Settings
 from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile, Op
@@ -103,8 +104,9 @@ class Feed:
         changes = {delta.change for delta in self.deltas}
         return self.net and bool(self.table.key) and len(changes) == 2
 
-    def cost(self, group_rows: int) -> Cost:
+    def cost(self, settings: Settings) -> Cost:
         """What reading it takes; row groups are decoded as a whole, of usually so many rows."""
+        group_rows = settings.group_rows(keyed=bool(self.table.key))
         size = searched = 0
         for delta in self.deltas:
             file = delta.rows.file
@@ -116,8 +118,9 @@ class Feed:
                 searched += min(delta.groups(group_rows) * group_rows, file.rows)
         return Cost(rows=self.rows, size=size, searched=searched)
 
-    def bytes_read(self, group_rows: int) -> int:
+    def bytes_read(self, settings: Settings) -> int:
         """About how many bytes of Parquet must be read."""
+        group_rows = settings.group_rows(keyed=bool(self.table.key))
         total = 0
         for delta in self.deltas:
             file = delta.rows.file
@@ -162,7 +165,7 @@ def plan(
 def is_small(runtime: Runtime, feed: Feed) -> bool:
     """Whether the driver may read a feed itself."""
     settings = runtime.settings
-    return feed.rows == 0 or Budget.of(settings).covers(feed.cost(settings.row_group_rows))
+    return feed.rows == 0 or Budget.of(settings).covers(feed.cost(settings))
 
 
 def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
@@ -172,7 +175,7 @@ def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
     plain = pa.schema([pa.field(c.name, c.type) for c in columns])
     nothing = _marked(plain.empty_table(), INSERT, np.empty(0, np.int64))
 
-    decoded = feed.cost(runtime.settings.row_group_rows).decoded
+    decoded = feed.cost(runtime.settings).decoded
     kept = runtime.kept_files.for_read(decoded, len(columns))
 
     def read(delta: FileDelta) -> pa.Table:

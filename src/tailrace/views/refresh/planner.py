@@ -82,11 +82,11 @@ class Planner:
         if self._memory.get(FULL):
             policy = "full"
         changes = {name: s.change for name, s in self.sources.items() if s.change is not None}
-        group_rows = self._runtime.settings.row_group_rows
+        settings = self._runtime.settings
         facts = Facts(
             sizes=self.sizes,
             changes={name: change.rows for name, change in changes.items()},
-            decoded=sum(change.cost(group_rows).decoded for change in changes.values()),
+            decoded=sum(change.cost(settings).decoded for change in changes.values()),
             inserts_only=bool(changes) and all(c.only_inserts for c in changes.values()),
             in_memory=self.is_small and not self.needs_spark and not on_spark,
             history=self._memory.get("runs", {}),
@@ -110,7 +110,7 @@ class Planner:
         changes = (source.change for source in self.sources.values())
         settings = self._runtime.settings
         budget = Budget.of(settings).for_rows(rows)
-        return all(budget.covers(c.cost(settings.row_group_rows)) for c in changes if c is not None)
+        return all(budget.covers(c.cost(settings)) for c in changes if c is not None)
 
     @cached_property
     def is_small(self) -> bool:
