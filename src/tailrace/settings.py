@@ -48,8 +48,9 @@ class Settings:
     bitmap_rows: int = 400_000_000
     # Rows of a Parquet row group: small enough to skip by statistics, large enough to scan fast.
     row_group_rows: int = 131_072
-    # The same for tables with a primary key. They are sorted by it, and few rows are looked for by
-    # key, of which a row group is the least that this process decodes.
+    # The same for tables with a primary key, and for what views store. They are sorted by their
+    # keys, and few rows are looked for by key, of which a row group is the least that this process
+    # decodes.
     keyed_group_rows: int = 16_384
     # Rows of a Parquet page: with the page index, the least that a filtered scan decodes.
     page_rows: int = 20_000
@@ -110,9 +111,9 @@ class Settings:
                     f"Settings.{field.name} is {what} from {least} to {most}, not {show(value)}"
                 )
 
-    def group_rows(self, *, keyed: bool) -> int:
-        """Rows of a Parquet row group of a table, with a primary key or without."""
-        return min(self.row_group_rows, self.keyed_group_rows) if keyed else self.row_group_rows
+    def group_rows(self, *, looked_up: bool) -> int:
+        """Rows of a Parquet row group of a table: one whose rows are looked up by key, or not."""
+        return min(self.row_group_rows, self.keyed_group_rows) if looked_up else self.row_group_rows
 
 
 def limits(name: str) -> tuple[Any, Any]:

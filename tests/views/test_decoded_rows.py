@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tailrace
+from tailrace.views.refresh import in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +55,9 @@ def change(lake: tailrace.Lake, order: int) -> None:
         txn.table("lines").upsert([{"id": order, "line": 0, "amount": 7}])
 
 
-def refresh(lake: tailrace.Lake) -> int:
+def refresh(lake: tailrace.Lake, name: str = "totals") -> int:
     """How many rows are decoded."""
-    view, kept = lake.view("totals"), lake._runtime.kept_files
+    view, kept = lake.view(name), lake.runtime.kept_files
     before = kept.decoded
     assert view.refresh().strategy == "merge"
     decoded = kept.decoded - before
@@ -83,3 +84,19 @@ def test_the_next_one_decodes_what_is_new(lake: tailrace.Lake) -> None:
     # Other row groups of orders and lines; of customers 399 and 400, one is at hand.
     change(lake, 3_999)
     assert refresh(lake) == GROUP * 3 + 1 + 1 + 2
+
+
+def test_stored_groups_are_found_in_few_row_groups(
+    lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_memory, "_FEW_STORED", 0)
+    storage = lake.runtime.storage
+    others = set(storage.list())
+    query = "SELECT sum(amount) AS total, id FROM lines GROUP BY id"
+    lake.create_view("by_order", query, policy="incremental").refresh()
+    files = set(storage.list()) - others
+    change(lake, 4_321)
+    # The row group of the lines, the new one, and a row group of each stored file: they have
+    # 5,000 groups in the order of their keys.
+    assert refresh(lake, "by_order") == GROUP + 1 + len(files) * GROUP
+    assert len(files) < 5

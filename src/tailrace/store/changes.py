@@ -106,7 +106,7 @@ class Feed:
 
     def cost(self, settings: Settings) -> Cost:
         """What reading it takes; row groups are decoded as a whole, of usually so many rows."""
-        group_rows = settings.group_rows(keyed=bool(self.table.key))
+        group_rows = settings.group_rows(looked_up=self.table.is_looked_up)
         size = searched = 0
         for delta in self.deltas:
             file = delta.rows.file
@@ -120,7 +120,7 @@ class Feed:
 
     def bytes_read(self, settings: Settings) -> int:
         """About how many bytes of Parquet must be read."""
-        group_rows = settings.group_rows(keyed=bool(self.table.key))
+        group_rows = settings.group_rows(looked_up=self.table.is_looked_up)
         total = 0
         for delta in self.deltas:
             file = delta.rows.file

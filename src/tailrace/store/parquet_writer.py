@@ -43,7 +43,7 @@ class FileWriter:
         """Write rows, which must be sorted by the key if there is one, as one or more files."""
         last_key: pa.Table | None = None
         keys = self.table.key_columns
-        pending = _regroup(batches, self.settings.group_rows(keyed=bool(keys)))
+        pending = _regroup(batches, self.settings.group_rows(looked_up=self.table.is_looked_up))
         group = next(pending, None)
         while group is not None:
             path = f"{self.table.path}{new_object_name(self.txn_id)}"

@@ -103,6 +103,11 @@ class TableInfo:
         return is_hidden(self.name)
 
     @property
+    def is_looked_up(self) -> bool:
+        """Whether few of its rows are looked for at a time: by its key, or by those of a view."""
+        return bool(self.key) or self.hidden
+
+    @property
     def key_columns(self) -> tuple[Column, ...]:
         by_id = {column.id: column for column in self.columns}
         return tuple(by_id[number] for number in self.key)

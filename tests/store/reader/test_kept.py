@@ -52,7 +52,7 @@ def search(
     lake: tailrace.Lake, column: str, values: list[Any], *, room: int | None = None
 ) -> tuple[list[dict[str, Any]], int]:
     """The rows with a value, and how many rows were decoded; `room`: with so much for this read."""
-    runtime = lake._runtime
+    runtime = lake.runtime
     if room is not None:
         runtime = replace(runtime, kept_files=KeptFiles.of(room))
     scan = lake.table("t")._scan(None)
@@ -64,7 +64,7 @@ def search(
 
 
 def pruned(lake: tailrace.Lake, scan: Scan, wanted: Wanted) -> Scan:
-    with lake._runtime.database.read() as connection:
+    with lake.runtime.database.read() as connection:
         stats = file_lookup.file_stats(connection, scan.table, (wanted.column.id,), scan.at)
     return scan.pruned(wanted, stats)
 
@@ -83,7 +83,7 @@ def test_an_object_is_opened_only_if_something_has_to_be_decoded(
     lake: tailrace.Lake, table: tailrace.Table
 ) -> None:
     search(lake, "id", [150])
-    lake._runtime.storage.delete(list(lake._runtime.storage.list()))
+    lake.runtime.storage.delete(list(lake.runtime.storage.list()))
     assert search(lake, "id", [151]) == ([{"id": 151, "v": 4}], 0)
     # Its statistics are known: no row group can hold this one.
     assert search(lake, "id", [-1]) == ([], 0)
@@ -107,7 +107,7 @@ def test_a_widened_column_has_its_type_of_today(lake: tailrace.Lake, table: tail
     assert decoded == GROUP  # `v`, as a bigint
     scan = lake.table("t")._scan(None)
     wanted = Wanted(scan.table.column("id"), pa.array([150]))
-    found = find_rows(lake._runtime, scan, wanted, limit=10)
+    found = find_rows(lake.runtime, scan, wanted, limit=10)
     assert found.rows is not None
     assert found.rows.schema.field("v").type == pa.int64()
 

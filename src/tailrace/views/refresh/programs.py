@@ -22,7 +22,7 @@ from tailrace.spark_sql.duckdb.engine import ColumnTypes
 from tailrace.store.schema import Column
 from tailrace.views.definition import Definition
 from tailrace.views.incremental import stored_delta
-from tailrace.views.incremental.layout import Layout
+from tailrace.views.incremental.layout import Layout, Way
 from tailrace.views.incremental.program import Builder, Program
 from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.query.scope import column_of
@@ -67,6 +67,23 @@ def _size(prepared: Prepared) -> int:
 
 
 _programs: LruCache[Prepared] = LruCache(_KEPT, _size)
+
+
+def lookup_columns(definition: Definition, sizes: Mapping[str, int]) -> list[str]:
+    """The columns by which stored groups will be looked up, as programs call them.
+
+    First those that a change of the largest source will use: it probably changes most often.
+    """
+    layout = definition.layout
+    if layout is None or layout.way is Way.BAG:
+        return []
+    found: dict[str, None] = {}
+    for source in sorted(sizes, key=lambda name: -sizes[name]):
+        programs = Programs(definition, [source], stored=None, results={}, small=True, refused="")
+        limit = stored_delta.stored_limit(programs.builder(), layout, {})
+        if limit is not None:
+            found[limit[0]] = None
+    return list(found)
 
 
 class Programs:

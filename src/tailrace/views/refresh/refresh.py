@@ -42,7 +42,7 @@ from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_na
 from tailrace.views.refresh.execution import Run
 from tailrace.views.refresh.on_spark import NeedsSparkError
 from tailrace.views.refresh.planner import FULL, REFUSED, Planner, RefreshPlan
-from tailrace.views.refresh.programs import Prepared, prepare
+from tailrace.views.refresh.programs import Prepared, lookup_columns, prepare
 from tailrace.views.refresh.sources import SourceReads, Sources
 from tailrace.views.resolve import definition_at
 
@@ -223,7 +223,15 @@ class Refresh:
             self._memory["types"] = {n: types.spark_type(kind) for n, kind in known.items()}
             self._memory["columns"] = self._used_columns()
             self._memory["moment"] = moment_text(definition.moments, self._moment)
-            table.append(frame.toDF(*(names[name] for name in frame.columns)))
+            # Few groups are looked for later: where they are, row groups then tell. Without a
+            # shuffle: that would compute the query twice.
+            by = [
+                types.quote(name)
+                for name in lookup_columns(definition, self._planner.sizes)
+                if isinstance(kinds.get(name), str)
+            ]
+            rows = frame.sortWithinPartitions(*by) if by else frame
+            table.append(rows.toDF(*(names[name] for name in frame.columns)))
         finally:
             run.close()
         self._job.owns(self._table)
