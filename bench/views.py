@@ -38,6 +38,8 @@ TARGETS = {
     ("uniform", 0.1): 1.0,
 }
 WORST = 0.9
+# Rows that a refresh after a recent change may decode for each changed row.
+DECODED = 25
 # A recompute is timed so often, unless that takes longer than so many seconds.
 FULLS, PATIENCE = 3, 4.0
 # Orders that a part of the generated tables has: what arrives in the lake at once.
@@ -56,6 +58,7 @@ class Measured:
     yardstick: float
     strategy: str
     rows_read: int
+    rows_decoded: int  # less than were read, where some were kept in memory from before
     jobs: int  # that Spark started for the refresh
     equal: bool  # the view has the rows of the recompute
 
@@ -126,10 +129,11 @@ class Site:
         return table
 
     def measure(self, name: str) -> Measured:
-        before = _jobs(self.bench)
+        before, kept = _jobs(self.bench), self.lake.runtime.kept_files
+        decoded = kept.decoded
         done: list[Any] = []
         refresh = timing.seconds(lambda: done.append(self.views[name].refresh()))
-        jobs = _jobs(self.bench) - before
+        jobs, decoded = _jobs(self.bench) - before, kept.decoded - decoded
         fulls: list[float] = []
         while len(fulls) < FULLS and sum(fulls) < PATIENCE:
             recomputed: list[str] = []
@@ -147,6 +151,7 @@ class Site:
             yardstick=self._yardstick(name),
             strategy=str(done[0].strategy),
             rows_read=done[0].rows_read,
+            rows_decoded=decoded,
             jobs=jobs,
             equal=self._is_equal(name, rows),
         )
@@ -189,6 +194,7 @@ def _measure(bench: Bench, site: Site, scale: float) -> Iterator[Row]:
             summed = f"{title} ({report.count(change.lines)} lines)"
             target = TARGETS.get((kind, fraction)) if scale == TARGET_SCALE else None
             yield from _summary(summed, measured, target)
+            yield _decoded(summed, measured, change, kind)
 
 
 def _summary(title: str, measured: list[Measured], target: float | None) -> Iterator[Row]:
@@ -209,6 +215,18 @@ def _summary(title: str, measured: list[Measured], target: float | None) -> Iter
         ratio=worst.faster,
         target=f"≥ {WORST:g}{report.TIMES}",
         met=worst.faster >= WORST,
+    )
+
+
+def _decoded(title: str, measured: list[Measured], change: order_changes.Change, kind: str) -> Row:
+    most = max(measured, key=lambda one: one.rows_decoded)
+    each = most.rows_decoded / (change.orders + change.lines)
+    return Row(
+        what=f"rows decoded for a changed row, at most, {title}",
+        measured=f"{each:.1f} ({most.name}, {report.count(most.rows_decoded)} rows)",
+        compared="what earlier refreshes decoded is kept in memory",
+        target=f"≤ {DECODED}" if kind == "recent" else "",
+        met=each <= DECODED if kind == "recent" else None,
     )
 
 
