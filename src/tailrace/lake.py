@@ -127,8 +127,7 @@ class Lake(Closing):
     @property
     def snapshot(self) -> int:
         """The number of the newest snapshot."""
-        with self._runtime.database.read() as connection:
-            return lookup.newest_snapshot(connection)
+        return self._runtime.mirror.newest()
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first."""
@@ -150,31 +149,29 @@ class Lake(Closing):
 
     def schemas(self) -> list[str]:
         """The names of all schemas."""
-        with self._runtime.database.read_at_once() as connection:
-            newest = lookup.newest_snapshot(connection)
-            return lookup.list_schemas(connection, newest, self._runtime.tenant)
+        newest, tenant = self._runtime.mirror.newest(), self._runtime.tenant
+        return self._runtime.mirror.read_at(
+            newest, lambda connection: lookup.list_schemas(connection, newest, tenant)
+        )
 
     def tables(self, at: int | None = None) -> list[str]:
         """The names of all tables but hidden ones, with their schemas; now, or at a snapshot."""
-        with self._runtime.database.read_at_once() as connection:
-            if at is not None:
-                lookup.check_snapshot(connection, at)
-            moment = lookup.newest_snapshot(connection) if at is None else at
-            names = lookup.list_tables(connection, moment, self._runtime.tenant)
-            return [f"{schema}.{name}" for schema, name in names if not is_hidden(name)]
+        moment, tenant = self._runtime.mirror.moment(at), self._runtime.tenant
+        names = self._runtime.mirror.read_at(
+            moment, lambda connection: lookup.list_tables(connection, moment, tenant)
+        )
+        return [f"{schema}.{name}" for schema, name in names if not is_hidden(name)]
 
     def table(self, name: TableName) -> Table:
         """A table: `"sales.orders"`, or `"orders"` in the schema `main`."""
         schema, plain = split_name(name)
-        with self._runtime.database.read() as connection:
-            newest = lookup.newest_snapshot(connection)
-            if not lookup.table_exists(connection, schema, plain, newest, self._runtime.tenant):
-                if lookup.find_view(connection, schema, plain, newest, self._runtime.tenant):
-                    fix = Fix(Action.READ_VIEW, name)
-                    raise InvalidError(f"{schema}.{plain} is a view", fix=fix)
-                raise NotFoundError(
-                    f"there is no table {schema}.{plain}", fix=Fix(Action.LIST_TABLES)
-                )
+        mirror, tenant = self._runtime.mirror, self._runtime.tenant
+        newest = mirror.newest()
+        if mirror.find_table(schema, plain, newest, tenant) is None:
+            if mirror.find_view(schema, plain, newest, tenant) is not None:
+                fix = Fix(Action.READ_VIEW, name)
+                raise InvalidError(f"{schema}.{plain} is a view", fix=fix)
+            raise NotFoundError(f"there is no table {schema}.{plain}", fix=Fix(Action.LIST_TABLES))
         return Table(self._runtime, schema, plain, begin=self.transaction)
 
     def changed_tables(self, since: SnapshotId) -> list[tuple[int, int]]:

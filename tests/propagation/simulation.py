@@ -34,6 +34,7 @@ from tailrace.propagation.status import STOPPED
 from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
 from tailrace.store import tables as st
+from tailrace.store.mirror import Mirror
 from tailrace.store.purge import purge
 from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.runtime import Runtime
@@ -146,6 +147,7 @@ class World:
         self.purges = seed % 5 == 0  # not in all of them: it takes its time
         self.runtime = Runtime(
             database=database,
+            mirror=Mirror(database),
             storage=None,  # type: ignore[arg-type]
             deletes=None,  # type: ignore[arg-type]
             kept_files=KeptFiles.of(0),
@@ -475,7 +477,8 @@ class World:
         try:
             with self.database.lock() as connection:
                 for claim in bundle:
-                    claims.complete(connection, claim, claim.last.memory)
+                    lsn = joblog.next_number(connection, "lsn")
+                    claims.complete(connection, claim, claim.last.memory, lsn)
         except FencedError:
             self.counts["fenced"] += 1
             self.note(f"{jobs} are fenced")

@@ -52,8 +52,8 @@ def doors(lake: tailrace.Lake) -> dict[str, tuple[int | None, bool]]:
     cache = JobCache()
     with lake.runtime.database.read_at_once() as connection:
         freshness = Freshness(connection, joblog.records(connection))
-        _, newest, _ = joblog.head(connection)
-        jobs = joblog.jobs_since(connection, -1)
+        newest = joblog.news(connection, 0, -1).newest
+        jobs = joblog.with_sources(connection, joblog.news(connection, 0, -1).jobs)
         cache.apply(jobs)
         sources = {table for job, _ in jobs for table in job.sources}
         cache.change(last_changes(connection, sources), newest)

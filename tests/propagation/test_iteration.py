@@ -16,7 +16,7 @@ from tailrace.propagation import tables as t
 from tailrace.propagation.execution import Execution
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Member, Work
-from tailrace.propagation.joblog import jobs_since
+from tailrace.propagation.joblog import news, with_sources
 from tailrace.propagation.node import Node
 from tailrace.store.changes import DELETE, INSERT
 from tests.support.jobs import ORDERS, Recorder, orders, replica, same, spec
@@ -260,7 +260,7 @@ def test_jobs_may_commit_together(lake: tailrace.Lake) -> None:
 
     def run() -> list[int | None]:
         with runtime.database.read() as connection:
-            jobs = [job for job, _ in jobs_since(connection, -1)]
+            jobs = [job for job, _ in with_sources(connection, news(connection, 0, -1).jobs)]
         work = Work(
             members=tuple(Member(job=job, since=job.watermark) for job in jobs),
             to=lake.snapshot,

@@ -34,18 +34,18 @@ def snapshot(connection: sa.Connection, number: int) -> Any:
 
 
 def test_it_follows_the_newest_and_goes_on_with_its_ids(connection: sa.Connection) -> None:
-    first = NewSnapshot(connection, 0)
+    first = NewSnapshot(connection)
     assert first.number == 1
     assert [first.new_catalog_id(-1), first.new_catalog_id(-2)] == [1, 2]
     assert first.ids == {-1: 1, -2: 2}
     assert [first.new_file_id(), first.new_file_id()] == [0, 1]
     first.write(NOW)
-    second = NewSnapshot(connection, 1)
+    second = NewSnapshot(connection)
     assert (second.number, second.new_catalog_id(-1), second.new_file_id()) == (2, 3, 2)
 
 
 def test_it_says_what_it_changes_as_ducklake_does(connection: sa.Connection) -> None:
-    new = NewSnapshot(connection, 0)
+    new = NewSnapshot(connection)
     new.note("created_table", '"main"."t"')
     new.note("inserted_into_table", 1)
     new.write(NOW)
@@ -57,24 +57,24 @@ def test_it_says_what_it_changes_as_ducklake_does(connection: sa.Connection) -> 
 
 
 def test_the_schema_version_rises_with_columns_and_names_only(connection: sa.Connection) -> None:
-    rows = NewSnapshot(connection, 0)
+    rows = NewSnapshot(connection)
     rows.note("inserted_into_table", 1)
     rows.write(NOW)
     assert snapshot(connection, 1).schema_version == 0
-    columns = NewSnapshot(connection, 1)
+    columns = NewSnapshot(connection)
     columns.note_columns(7)
     columns.write(NOW)
     assert snapshot(connection, 2).schema_version == 1
     (version,) = connection.execute(sa.select(dl.schema_versions)).all()
     assert tuple(version) == (2, 1, 7)
-    names = NewSnapshot(connection, 2)
+    names = NewSnapshot(connection)
     names.changes_names = True
     names.write(NOW)
     assert snapshot(connection, 3).schema_version == 2
 
 
 def test_rows_end_once(connection: sa.Connection) -> None:
-    new = NewSnapshot(connection, 0)
+    new = NewSnapshot(connection)
     assert new.end(dl.schema, dl.schema.c.schema_name == "main") == 1
     assert new.end(dl.schema, dl.schema.c.schema_name == "main") == 0
     assert connection.execute(sa.select(dl.schema.c.end_snapshot)).scalar_one() == 1
@@ -83,7 +83,7 @@ def test_rows_end_once(connection: sa.Connection) -> None:
 def test_a_table_notes_what_changed_last(connection: sa.Connection) -> None:
     row = {"primary_key": "[]", "last_change_snapshot": 0, "last_alter_snapshot": 0}
     connection.execute(sa.insert(t.own_table), [{"table_id": i, **row} for i in (1, 2)])
-    new = NewSnapshot(connection, 0)
+    new = NewSnapshot(connection)
     new.mark_changed(1)
     new.mark_altered(2)
     c = t.own_table.c
@@ -92,4 +92,4 @@ def test_a_table_notes_what_changed_last(connection: sa.Connection) -> None:
 
 
 def test_a_statement_for_no_rows_is_not_sent(connection: sa.Connection) -> None:
-    assert NewSnapshot(connection, 0).run(sa.insert(dl.column), []) is None
+    assert NewSnapshot(connection).run(sa.insert(dl.column), []) is None

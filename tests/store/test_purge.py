@@ -13,7 +13,6 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import ducklake as dl
 from tailrace.propagation import purging
-from tailrace.store import lookup
 from tailrace.store import tables as t
 from tests.support import duck
 from tests.support.clock import MovableClock
@@ -204,15 +203,16 @@ def test_a_purge_in_the_middle_of_a_read_takes_nothing_from_it(
     then = lake.snapshot
     table.delete(some(1, 2, 3, 4, 5))
     clock.advance(RETENTION + MOMENT)
-    find = lookup.find_table
+    mirror = lake.runtime.mirror
+    find = mirror.data_files
     done: list[tailrace.Purge] = []
 
     def find_and_purge(*arguments: Any) -> Any:
-        found = find(*arguments)
+        files = find(*arguments)
         done.append(lake.purge())
-        return found
+        return files
 
-    monkeypatch.setattr(lookup, "find_table", find_and_purge)
+    monkeypatch.setattr(mirror, "data_files", find_and_purge)
     assert column(table.to_arrow(at=then), "id") == [1, 2, 3, 4, 5]
     assert done[0].files == 1
     with pytest.raises(tailrace.NotFoundError, match="was purged"):

@@ -1,9 +1,10 @@
-"""A TCP proxy that loses what a test tells it to lose."""
+"""A TCP proxy that counts round trips, makes them longer, and loses what a test wants lost."""
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -25,8 +26,10 @@ class Lose(Enum):
 class Proxy:
     """Passes bytes between clients and a server."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, port: int, *, delay: float = 0.0) -> None:
+        """`delay` is what a round trip takes longer, in seconds."""
+        self._target, self._delay = port, delay
+        self.round_trips = 0  # how often a client sent something after an answer, or at first
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listening.getsockname()[1])
         self._open: set[socket.socket] = set()
@@ -54,13 +57,23 @@ class Proxy:
                     continue
                 with self._lock:
                     self._open |= {client, server}
+                asked = threading.Event()  # set from a question to its answer
                 for source, target, is_client in ((client, server, True), (server, client, False)):
-                    arguments = (source, target, is_client)
+                    arguments = (source, target, is_client, asked)
                     threading.Thread(target=self._pass, args=arguments, daemon=True).start()
 
-    def _pass(self, source: socket.socket, target: socket.socket, is_client: bool) -> None:
+    def _pass(
+        self, source: socket.socket, target: socket.socket, is_client: bool, asked: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
+                if is_client and not asked.is_set():
+                    asked.set()
+                    with self._lock:
+                        self.round_trips += 1
+                    time.sleep(self._delay)
+                elif not is_client:
+                    asked.clear()
                 if is_client and _COMMIT in data and self.lose is not Lose.NOTHING:
                     self._cut(source, target, data)
                     return
@@ -96,9 +109,9 @@ class Proxy:
 
 
 @contextmanager
-def proxy_to(port: int) -> Iterator[Proxy]:
+def proxy_to(port: int, *, delay: float = 0.0) -> Iterator[Proxy]:
     """A proxy to a server on this machine."""
-    proxy = Proxy(port)
+    proxy = Proxy(port, delay=delay)
     try:
         yield proxy
     finally:

@@ -8,7 +8,9 @@ at a time; whoever listens is told of each, on PostgreSQL also in other processe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -32,6 +34,8 @@ from tailrace.errors import (
 _ADVISORY_LOCK = 0x7461696C72616365
 # On top of those kept open: each worker that waits for the lock holds one.
 _MOST_CONNECTIONS = 100
+# A connection that was idle for so many seconds is checked before it is used again.
+_IDLE = 1.0
 # Server settings that end a session whose client is gone, and so free its locks: after half a
 # minute if the client's machine does not answer, after an hour if it only stays silent.
 _SESSION = {
@@ -54,6 +58,7 @@ _MISSING = ("3F000", "42P01", "42703")
 
 
 T = TypeVar("T")
+Query = sa.Select[Any] | sa.CompoundSelect[Any]
 
 
 class CommitLostError(UnavailableError):
@@ -82,7 +87,7 @@ class Database:
         self._engine = self._open()
         self._pid = os.getpid()
         self._listeners: dict[object, Callable[[], None]] = {}
-        self._compiled: dict[sa.Select[Any], Any] = {}  # the statements given to `row`
+        self._compiled: dict[Query, _Compiled] = {}  # the statements given to `rows`
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call a function after each transaction under the lock; returns what ends that."""
@@ -116,11 +121,12 @@ class Database:
         engine = sa.create_engine(
             self.url,
             connect_args=arguments,
-            pool_pre_ping=True,
             max_overflow=_MOST_CONNECTIONS,
             hide_parameters=True,
         )
         event.listen(engine, "handle_error", _refuse_value)
+        event.listen(engine, "checkin", _note_use)
+        event.listen(engine, "checkout", _check_unless_used)
         return engine
 
     @property
@@ -135,34 +141,46 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A connection for reading; each statement sees what is committed when it runs."""
-        with self._faults(), self.engine.connect() as connection:
+        with self._faults(), self._alone() as connection:
             yield connection
 
-    def row(self, statement: sa.Select[Any], params: Mapping[str, Any]) -> Sequence[Any] | None:
-        """The first row of a statement that runs often, with as little overhead as possible.
+    def _alone(self) -> sa.Connection:
+        """A connection each of whose statements is a transaction: nothing is sent to begin one."""
+        options = {"begins": False} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        return self.engine.connect().execution_options(**options)
 
-        SQLAlchemy compiles it once; after that, it goes to the driver directly.
+    def write_one(self, statement: sa.Executable, values: Mapping[str, Any]) -> None:
+        """Run one statement that creates no snapshot and needs no lock; it commits by itself."""
+        with self._faults(), self._alone() as connection:
+            connection.execute(statement, values)
+
+    def rows(self, statement: Query, params: Mapping[str, Any]) -> list[Any]:
+        """All rows of one statement that runs often, with as little overhead as possible.
+
+        SQLAlchemy compiles it once; after that, it goes to the driver directly, and needs no
+        transaction. Values are the driver's own: of other types than numbers and text, they
+        only compare with each other.
         """
         engine = self.engine
-        compiled = self._compiled.get(statement)
-        if compiled is None:
-            compiled = self._compiled[statement] = statement.compile(engine)
-        given = compiled.construct_params(params)
-        values: Any = (
-            [given[name] for name in compiled.positiontup] if compiled.positiontup else given
-        )
+        known = self._compiled.get(statement)
+        if known is None:
+            known = self._compiled[statement] = _Compiled(statement, engine)
         try:
             connection = engine.raw_connection()
             try:
-                cursor = connection.cursor()
-                cursor.execute(compiled.string, values)
-                row: Sequence[Any] | None = cursor.fetchone()
+                driver: Any = connection.driver_connection
+                if self.is_sqlite:
+                    return known.execute(driver, params)
+                driver.autocommit = True
+                try:
+                    return known.execute(driver, params)
+                finally:
+                    driver.autocommit = False
             finally:
                 connection.close()
         except (exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error):
             with self.read() as other:  # which says what is wrong
-                return other.execute(statement, params).first()
-        return row
+                return list(other.execute(statement, params))
 
     @contextmanager
     def read_at_once(self) -> Iterator[sa.Connection]:
@@ -252,6 +270,28 @@ class Database:
         self._engine.dispose()
 
 
+class _Compiled:
+    """A statement as the driver takes it."""
+
+    def __init__(self, statement: Query, engine: sa.Engine) -> None:
+        self._compiled = statement.compile(engine)
+        # Rows have names, as SQLAlchemy's have.
+        names = statement.selected_columns.keys()
+        self._row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
+
+    def execute(self, driver: Any, params: Mapping[str, Any]) -> list[Any]:
+        given = self._compiled.construct_params(params)
+        order = self._compiled.positiontup
+        cursor = driver.cursor()
+        try:
+            cursor.execute(
+                self._compiled.string, [given[name] for name in order] if order else given
+            )
+            return list(map(self._row._make, cursor.fetchall()))
+        finally:
+            cursor.close()
+
+
 def _postgres_url(url: str) -> sa.URL:
     """Check and parse the address. Errors do not repeat it: it may hold a password."""
     # An unescaped @ or / ends a password early, and its rest would be taken for a host or database.
@@ -295,6 +335,22 @@ def _refuse_value(context: sa.ExceptionContext) -> None:
         raise InvalidError(f"the catalog cannot store a value: {error}") from error
 
 
+def _note_use(_connection: Any, record: Any) -> None:
+    record.info["used"] = time.monotonic()
+
+
+def _check_unless_used(connection: Any, record: Any, _proxy: Any) -> None:
+    """Ask a connection that was idle whether its server is there; the pool replaces it if not."""
+    used = record.info.get("used")
+    if used is None or time.monotonic() - used < _IDLE:
+        return
+    try:
+        connection.execute("SELECT 1")
+        connection.rollback()
+    except Exception as error:  # whatever it is, the connection is of no use
+        raise exc.DisconnectionError("the server has gone") from error
+
+
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     # Leave BEGIN to _begin_sqlite: Python's sqlite3 would begin lazily, after the first read.
     connection.isolation_level = None
@@ -304,5 +360,6 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    immediate = connection.get_execution_options().get("immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    options = connection.get_execution_options()
+    if options.get("begins", True):
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("immediate") else "BEGIN")

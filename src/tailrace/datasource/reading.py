@@ -21,7 +21,6 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake
 from tailrace.objects import Storage
 from tailrace.spark_sql import types
-from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.files import DataFile
 from tailrace.store.names import split_name
@@ -31,6 +30,7 @@ from tailrace.store.reader.row_range import RowRange
 from tailrace.store.scan import Scan
 from tailrace.store.schema import Column
 from tailrace.store.source import arrow_schema
+from tailrace.store.table import scan_at
 
 # What a task reads, in bytes of Parquet; opening a file counts as much as some rows.
 _TASK_BYTES = 32 * 1024 * 1024
@@ -72,16 +72,11 @@ def find(lake: Lake, name: str, at: int | None) -> Found:
 def _scan(lake: Lake, name: str, at: int | None) -> Scan:
     schema, plain = split_name(name)
     runtime = lake.runtime
-    with runtime.database.read_at_once() as connection:
-        if at is None:
-            at = lookup.newest_snapshot(connection)
-        else:
-            lookup.check_snapshot(connection, at)
-        table = lookup.find_table(connection, schema, plain, at, runtime.tenant)
-        if table is None:
-            raise NotFoundError(f"there is no table or view {schema}.{plain} at snapshot {at}")
-        files = file_lookup.data_files(connection, table, at)
-    return Scan.of(table, at, files)
+    at = runtime.mirror.moment(at)
+    table = runtime.mirror.find_table(schema, plain, at, runtime.tenant)
+    if table is None:
+        raise NotFoundError(f"there is no table or view {schema}.{plain} at snapshot {at}")
+    return scan_at(runtime, table, at)
 
 
 def schema_of(found: Found) -> str:
@@ -198,9 +193,9 @@ class SkippingReader(TableReader):
         needed = Comparisons.of(understood(filters, self._columns))
         if needed.every and self._scan.files:
             assert self._place is not None
-            with self._place.open() as lake, lake.runtime.database.read() as connection:
-                known = file_lookup.file_stats(
-                    connection, self._scan.table, tuple(needed.columns), self._at
+            with self._place.open() as lake:
+                known = lake.runtime.mirror.file_stats(
+                    self._scan.table, tuple(needed.columns), self._at
                 )
             self._scan, self._needed = self._scan.pruned(needed, known), needed
         # All of them: a file that is left may hold other rows, too.

@@ -22,7 +22,6 @@ from tailrace.indexes.table_rows import is_deterministic, matching_rows
 from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
-from tailrace.store import file_lookup, lookup
 from tailrace.store.rows import is_spark
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.transaction import Transaction
@@ -220,11 +219,9 @@ class Index:
 
     def _unavailable(self, progress: Progress) -> UnavailableError:
         status = self._job_status()
-        with self._runtime.database.read() as connection:
-            table = lookup.table_by_id(connection, self._source(), progress.newest)
-            files = (
-                [] if table is None else file_lookup.data_files(connection, table, progress.newest)
-            )
+        mirror = self._runtime.mirror
+        table = mirror.table_by_id(self._source(), progress.newest)
+        files = [] if table is None else mirror.data_files(table, progress.newest)
         rows = sum(file.rows for file in files)
         waits = "waits for its first run" if status.state is State.NEW else f"is {status.state}"
         reason = f": {status.error}" if status.error else ""

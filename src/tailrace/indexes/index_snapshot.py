@@ -14,7 +14,6 @@ from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.indexes.segment import Parts, Segment, parts_at
-from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile
 from tailrace.store.positions import Positions
@@ -61,13 +60,12 @@ def index_at(
     any_format: bool = False,
 ) -> IndexSnapshot:
     """An index at a snapshot; of any format, if it is not going to be searched."""
-    with runtime.database.read_at_once() as connection:
-        lookup.check_snapshot(connection, at)
-        table = lookup.table_by_id(connection, table_id, at)
-        if table is None:
-            raise NotFoundError(f"the table of this index is not there at snapshot {at}")
-        parts = parts_at(connection, job_id, at)
-        files = {file.key: file for file in file_lookup.data_files(connection, table, at)}
+    mirror = runtime.mirror
+    table = mirror.table_by_id(table_id, at)
+    if table is None:
+        raise NotFoundError(f"the table of this index is not there at snapshot {at}")
+    parts = mirror.read_at(at, lambda connection: parts_at(connection, job_id, at))
+    files = {file.key: file for file in mirror.data_files(table, at)}
     now = definition.kind.format
     old = [one for one in parts.segments if one.path and one.format != now]
     if old and not any_format:

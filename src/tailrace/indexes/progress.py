@@ -55,10 +55,10 @@ class Progress:
 
 def progress_of(runtime: Runtime, job_id: int) -> Progress | None:
     """How far an index is; None if it was dropped."""
-    row = runtime.database.row(_PROGRESS, {"job_id": job_id})
-    if row is None:
+    rows = runtime.database.rows(_PROGRESS, {"job_id": job_id})
+    if not rows:
         return None
-    watermark, dropped_at, changed, altered, oldest, newest, segment, probes = row
+    watermark, dropped_at, changed, altered, oldest, newest, segment, probes = rows[0]
     if dropped_at is not None:
         return None
     return Progress(

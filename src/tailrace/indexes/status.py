@@ -10,7 +10,7 @@ from typing import Any
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.segment import parts_at
 from tailrace.propagation.status import JobStatus
-from tailrace.store import file_lookup, lookup
+from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 
 
@@ -46,11 +46,12 @@ def status_of(
     runtime: Runtime, job: JobStatus, table_id: int, definition: Definition, last_change: int
 ) -> IndexStatus:
     """The status of the index that a job keeps; `last_change` is the last of its table's rows."""
-    with runtime.database.read_at_once() as connection:
-        newest = lookup.newest_snapshot(connection)
-        table = lookup.table_by_id(connection, table_id, newest)
+    mirror = runtime.mirror
+    newest = mirror.newest()
+    table = mirror.table_by_id(table_id, newest)
+    files = [] if table is None else mirror.data_files(table, newest)
+    with runtime.database.read() as connection:
         parts = parts_at(connection, job.job_id, newest)
-        files = [] if table is None else file_lookup.data_files(connection, table, newest)
         indexed = {key for segment in parts.segments for key in segment.files}
         pending = [file for file in files if file.key not in indexed]
         # Deletes alone leave no pending file: then the last change has to do.

@@ -16,7 +16,7 @@ from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Hits
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
-from tailrace.store import file_lookup, predicate
+from tailrace.store import predicate
 from tailrace.store.parallel import each
 from tailrace.store.reader.batches import read_rows as read_range
 from tailrace.store.reader.row_range import RowRange
@@ -30,8 +30,7 @@ def matching_rows(runtime: Runtime, snapshot: IndexSnapshot, where: object) -> R
         raise InvalidError(f"where is a condition in Spark SQL, not {show(where)}")
 
     def stats(columns: Iterable[int]) -> Any:
-        with runtime.database.read() as connection:
-            return file_lookup.file_stats(connection, snapshot.table, tuple(columns), snapshot.at)
+        return runtime.mirror.file_stats(snapshot.table, tuple(columns), snapshot.at)
 
     return predicate.matching(runtime, snapshot.scan, where, stats)
 

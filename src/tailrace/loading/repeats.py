@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from tailrace.loading.convert import Mask
 from tailrace.loading.rows import Lines, Misfit, PartStarts, as_json, shown
-from tailrace.store import file_lookup
 from tailrace.store import keys as key_search
 from tailrace.store.reader.batches import read_rows
 from tailrace.store.reader.row_range import RowRange
@@ -65,8 +64,7 @@ def existing(txn: Transaction, table: TableInfo, keys: pa.Table) -> Mask:
     if not scan.files or not keys.num_rows:
         return np.zeros(keys.num_rows, bool)
     runtime, columns = txn.runtime, table.key_columns
-    with runtime.database.read() as connection:
-        known = file_lookup.file_stats(connection, table, table.key, txn.base)
+    known = runtime.mirror.file_stats(table, table.key, txn.base)
     named = keys.rename_columns([column.physical for column in columns])
     wanted = key_search.keys_of_rows(runtime, table, named)
     places = key_search.find_keys(runtime, wanted, scan, known)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tailrace.errors import InvalidError, TailraceError
-from tailrace.propagation import claims, history, outputs
+from tailrace.propagation import claims, history, joblog, outputs
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
 from tailrace.propagation.execution import Execution, Turn
@@ -90,7 +90,10 @@ class Bundle:
             return self._run(lake)
 
     def _run(self, lake: Callable[[], str]) -> list[Iteration]:
-        txn = Transaction(self._runtime, self._heartbeat, check=self._check, managed=True)
+        base, self._execution.base = self._execution.base, None  # the next one's is newer
+        txn = Transaction(
+            self._runtime, self._heartbeat, check=self._check, managed=True, base=base
+        )
         try:
             done: list[_Consumed] = []
             for part in self._parts:
@@ -173,14 +176,15 @@ class Bundle:
 
         def enter(commit: Commit) -> None:
             connection = commit.connection
-            for one in done:
+            numbers = joblog.next_numbers(connection, "lsn", "iteration", count=len(done))
+            for one, (lsn, number) in zip(done, numbers, strict=True):
                 self.part = one.part
                 outputs.enter(commit, one.part.claim, one.written, one.owned)
-                claims.complete(connection, one.part.claim, one.job.memory)
+                claims.complete(connection, one.part.claim, one.job.memory, lsn)
                 # They share the commit, so its time is counted once.
                 more = time.monotonic() - consumed if one is done[-1] else 0.0
                 records.append(self._record(one, one.seconds + more))
-                history.record(connection, records[-1])
+                history.record(connection, records[-1], number)
             self.part = last
 
         txn.on_commit(enter)

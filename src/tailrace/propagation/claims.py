@@ -6,21 +6,60 @@ is still the claim's, so it has no effect once the job was dropped, canceled or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
+from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Int, Text
+from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
-from tailrace.propagation.job_rows import ENDED, FAILED
-from tailrace.propagation.joblog import next_number, records_by_id, write
-from tailrace.store import lookup
+from tailrace.propagation.job_rows import ENDED, FAILED, from_row, to_row
+from tailrace.propagation.joblog import next_number, write
 
 _J = t.job.c
+
+
+# Built once: every iteration runs them.
+_TO_CLAIM = sa.select(
+    t.job, sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery().label("oldest")
+).where(_J.job_id.in_(sa.bindparam("ids", expanding=True)))
+_CLAIMED = sa.bindparam("claimed", type_=Int)
+_CLAIM = (
+    sa.update(t.job)
+    .where(_J.job_id == _CLAIMED)
+    .values(
+        {
+            name: sa.bindparam(name)
+            for name in ("state", "watermark", "claim_to", "catches_up", "node_id", "epoch", "lsn")
+        }
+    )
+)
+_COMPLETE = (
+    sa.update(t.job)
+    .where(
+        _J.job_id == _CLAIMED,
+        _J.dropped_at.is_(None),
+        _J.epoch == sa.bindparam("claim_epoch", type_=Int),
+        _J.node_id == sa.bindparam("claimer", type_=Text),
+        _J.watermark.is_not_distinct_from(sa.bindparam("since", type_=Int)),
+    )
+    .values(
+        state=ENDED,
+        watermark=sa.bindparam("watermark"),
+        status=sa.bindparam("status"),
+        lsn=sa.bindparam("lsn"),
+        claim_to=None,
+        node_id=None,
+        tries=0,
+        retry_at=None,
+    )
+)
 
 
 class FencedError(ConflictError):
@@ -35,12 +74,9 @@ def claim(
     Jobs that commit together are claimed together or not at all. A claim of another node counts as
     long as that node is among the `live` ones.
     """
-    claims: list[Claim] = []
-    if work.to < lookup.oldest_snapshot(connection):
-        return claims  # purged meanwhile; what is claimed is not purged
     members = {member.job.id: member for member in work.members}
     upstream = {i for member in work.members for i in member.job.upstream}
-    records = records_by_id(connection, {*members, *upstream})
+    records = _records(connection, {*members, *upstream}, work.to)
     alive: set[str] | None = None
 
     def is_free(job: JobRecord) -> bool:
@@ -68,11 +104,23 @@ def claim(
                 return False
         return True
 
+    free: list[Member] = []
     for bundle in work.bundles():
-        some = [members[job_id] for job_id in bundle]
-        if all(may_claim(member) and has_upstream(member, bundle) for member in some):
-            claims += [_claim(connection, records[m.job.id], m, work.to, node) for m in some]
-    return claims
+        together = [members[job_id] for job_id in bundle]
+        if all(may_claim(member) and has_upstream(member, bundle) for member in together):
+            free += together
+    return _enter(connection, records, free, work.to, node)
+
+
+def _records(connection: sa.Connection, ids: set[int], to: int) -> dict[int, JobRecord]:
+    """Jobs by their ids; none if a snapshot was purged: what is claimed is not."""
+    records = {}
+    for some in in_batches(ids):
+        for row in connection.execute(_TO_CLAIM, {"ids": some}):
+            if to < row.oldest:
+                return {}
+            records[row.job_id] = from_row(row)
+    return records
 
 
 def _is_as_planned(now: JobRecord, before: Job, to: int) -> bool:
@@ -90,22 +138,34 @@ def _leads_to(claim_to: int | None, job: Job, to: int) -> bool:
     return claim_to is None or claim_to == to or (bool(job.upstream) and claim_to < to)
 
 
-def _claim(
-    connection: sa.Connection, before: JobRecord, member: Member, to: int, node: str
-) -> Claim:
-    left = before.state is State.RUNNING
-    values: dict[str, Any] = {
-        "state": State.RUNNING,
-        "watermark": member.since,
-        "claim_to": to,
-        "catches_up": member.catches_up,
-        "node": node,
-        "epoch": before.epoch + (1 if left else 0),
-    }
-    lsn = write(connection, before.id, **values)
-    assert lsn is not None  # it is as it was planned, and nobody else can write now
-    job = Job.of(before, member.job.sources, member.job.upstream)
-    return Claim(job=replace(job, **values, lsn=lsn), spec=before.spec, last=before.last)
+def _enter(
+    connection: sa.Connection,
+    records: Mapping[int, JobRecord],
+    members: Sequence[Member],
+    to: int,
+    node: str,
+) -> list[Claim]:
+    """Enter jobs that are as they were planned; nobody else can write now."""
+    if not members:
+        return []
+    first = next_number(connection, "lsn", len(members)) - len(members) + 1
+    claims, rows = [], []
+    for lsn, member in enumerate(members, first):
+        before = records[member.job.id]
+        values: dict[str, Any] = {
+            "state": State.RUNNING,
+            "watermark": member.since,
+            "claim_to": to,
+            "catches_up": member.catches_up,
+            "node": node,
+            "epoch": before.epoch + (1 if before.state is State.RUNNING else 0),
+            "lsn": lsn,
+        }
+        rows.append({"claimed": before.id, **to_row(values)})
+        job = Job.of(before, member.job.sources, member.job.upstream)
+        claims.append(Claim(job=replace(job, **values), spec=before.spec, last=before.last))
+    connection.execute(_CLAIM, rows)
+    return claims
 
 
 def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
@@ -117,22 +177,16 @@ def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
     ]
 
 
-def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any]) -> None:
-    """Move the watermark to the end of the iteration; FencedError if the job has changed."""
-    done = write(
-        connection,
-        claim.job.id,
-        *_ours(claim),
-        state=ENDED,
-        watermark=claim.to,
-        claim_to=None,
-        node=None,
-        tries=0,
-        retry_at=None,
-        last=LastRun(memory=memory),
-    )
-    if done is None:
-        raise FencedError(f"{claim.job.full_name} was stopped: this iteration is not committed")
+def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any], lsn: int) -> None:
+    """Move the watermark to the end of the iteration; FencedError if the job has changed.
+
+    `lsn` is a new number of the job log's sequence.
+    """
+    values = to_row({"watermark": claim.to, "last": LastRun(memory=memory), "lsn": lsn})
+    job = claim.job
+    ours = {"claimed": job.id, "claim_epoch": job.epoch, "claimer": job.node, "since": claim.since}
+    if connection.execute(_COMPLETE, {**ours, **values}).rowcount != 1:
+        raise FencedError(f"{job.full_name} was stopped: this iteration is not committed")
 
 
 def fail(

@@ -37,6 +37,8 @@ class Execution:
     epochs: dict[int, int] = field(default_factory=dict)
     turns: dict[tuple[int, ...], Turn] = field(default_factory=dict)  # by the jobs of a bundle
     names: dict[int, str] = field(default_factory=dict)  # of the source tables
+    # A snapshot that its first transaction may read: the newest when its jobs had been claimed.
+    base: int | None = None
     failures: int = 0  # jobs that failed
     broken: bool = False  # it failed, and that could not be entered with its jobs
     given_up: bool = False  # it no longer counts as running, though its thread may go on

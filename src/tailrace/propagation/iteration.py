@@ -26,7 +26,6 @@ from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Claim, Job, JobError, RunKind
 from tailrace.propagation.shared_reads import SharedReads
 from tailrace.propagation.spark_tags import TaggingSpark
-from tailrace.store import lookup
 from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo
@@ -97,12 +96,14 @@ class Iterations:
         """For all jobs, look up sources and consumers, and ask for the columns to be read."""
         work = execution.work
         claimed = list(execution.claims.values())
-        with self._runtime.database.read() as connection:
-            infos = {s: lookup.table_by_id(connection, s, work.to) for s in work.sources}
-            kinds = {
-                since: RunKind.TAIL if _has_history(connection, since) else RunKind.SNAPSHOT
-                for since in {claim.since for claim in claimed}
-            }
+        mirror = self._runtime.mirror
+        execution.base = mirror.newest()
+        # Where the change feed doesn't reach back to the watermark, the job is rebuilt.
+        infos = {s: mirror.table_by_id(s, work.to) for s in work.sources}
+        kinds = {
+            since: RunKind.TAIL if since is not None and mirror.has(since) else RunKind.SNAPSHOT
+            for since in {claim.since for claim in claimed}
+        }
         for claim in claimed:
             if claim.since is not None and kinds[claim.since] is RunKind.SNAPSHOT:
                 log.warning(
@@ -290,8 +291,3 @@ def _repeats(job: Job) -> bool:
     """Whether what was begun has to end where it was going to."""
     consumer = find_consumer(job.kind)
     return consumer is None or consumer.repeats_ranges
-
-
-def _has_history(connection: sa.Connection, since: int | None) -> bool:
-    """Whether the change feed reaches back to a watermark; if not, the job is rebuilt."""
-    return since is not None and lookup.has_snapshot(connection, since)

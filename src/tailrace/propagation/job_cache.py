@@ -75,6 +75,11 @@ class JobCache:
             keys |= {group_key(self.entries[i].job) for i in self.downstream[job_id]}
         return keys
 
+    def job(self, job_id: int) -> Job | None:
+        """A job, if it is known."""
+        entry = self.entries.get(job_id)
+        return None if entry is None else entry.job
+
     def upstream(self, job: Job) -> list[Entry]:
         """The upstream jobs of a job."""
         return [self.entries[i] for i in job.upstream if i in self.entries]

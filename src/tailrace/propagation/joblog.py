@@ -7,7 +7,8 @@ iteration writes is in `claims`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -28,17 +29,57 @@ _J = t.job.c
 
 # --- reading ------------------------------------------------------------------------------------
 
-_HEAD = sa.select(
-    sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery(),
-    sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery(),
-    sa.select(t.counter.c.value).where(t.counter.c.name == "lsn").scalar_subquery(),
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """What happened in the lake and in the job log since a runner looked last."""
+
+    oldest: int  # snapshot
+    newest: int  # snapshot
+    lsn: int  # the last number of the job log
+    changed: dict[int, int]  # when tables changed last, of those that did
+    jobs: list[JobRecord]  # written since
+
+
+_CHANGED = st.own_table.c
+_OLDEST = sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery()
+_NEWEST = sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery()
+# Written jobs, then the rest, once for each table that has changed, or once.
+_NEWS: sa.CompoundSelect[Any] = sa.union_all(
+    sa.select(
+        t.job,
+        sa.null().label("oldest"),
+        sa.null().label("newest"),
+        sa.null().label("last"),
+        sa.null().label("table_id"),
+        sa.null().label("changed"),
+    ).where(_J.lsn > sa.bindparam("lsn", type_=Int)),
+    sa.select(
+        *(sa.null().label(column.name) for column in t.job.c),
+        _OLDEST,
+        _NEWEST,
+        t.counter.c.value,
+        _CHANGED.table_id,
+        _CHANGED.last_change_snapshot,
+    )
+    .select_from(t.counter)
+    .outerjoin(st.own_table, _CHANGED.last_change_snapshot > sa.bindparam("since", type_=Int))
+    .where(t.counter.c.name == "lsn"),
 )
 
 
-def head(connection: sa.Connection) -> tuple[int, int, int]:
-    """The oldest and the newest snapshot, and the last number of the job log."""
-    oldest, newest, lsn = connection.execute(_HEAD).one()
-    return int(oldest), int(newest), int(lsn)
+def news(connection: sa.Connection, since: int, lsn: int) -> News:
+    """What happened after a snapshot and a number of the job log; one statement, one moment."""
+    jobs, changed = [], {}
+    for row in connection.execute(_NEWS, {"since": since, "lsn": lsn}):
+        if row.last is None:
+            jobs.append(from_row(row))
+            continue
+        oldest, newest, last = row.oldest, row.newest, row.last
+        if row.table_id is not None:
+            changed[row.table_id] = row.changed
+    jobs.sort(key=lambda job: job.lsn)
+    return News(oldest=oldest, newest=newest, lsn=last, changed=changed, jobs=jobs)
 
 
 def lake_id(connection: sa.Connection) -> str:
@@ -47,15 +88,29 @@ def lake_id(connection: sa.Connection) -> str:
     return str(connection.execute(sa.select(c.value).where(c.key == "lake_id")).scalar_one())
 
 
-def jobs_since(connection: sa.Connection, lsn: int) -> list[tuple[Job, bool]]:
-    """The jobs written after a number, and whether each is dropped."""
-    query = sa.select(t.job).where(_J.lsn > lsn).order_by(_J.lsn)
-    return _with_sources(connection, [from_row(row) for row in connection.execute(query)])
+def with_sources(
+    connection: sa.Connection,
+    records: Sequence[JobRecord],
+    known: Callable[[int], Job | None] = lambda _job_id: None,
+) -> list[tuple[Job, bool]]:
+    """What a runner keeps of some jobs, and whether each is dropped.
+
+    Of those that are `known`, sources and upstream are not read again: they never change.
+    """
+    before = {record.id: known(record.id) for record in records}
+    new = [record for record in records if before[record.id] is None]
+    now = {job.id: (job, dropped) for job, dropped in _read_with_sources(connection, new)}
+    for record in records:
+        job = before[record.id]
+        if job is not None:
+            again = Job.of(record, job.sources, job.upstream)
+            now[record.id] = again, record.dropped_at is not None
+    return [now[record.id] for record in records if record.id in now]
 
 
 def jobs_by_id(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[Job, bool]]:
     """Some jobs, and whether each is dropped."""
-    return _with_sources(connection, list(records_by_id(connection, ids).values()))
+    return with_sources(connection, list(records_by_id(connection, ids).values()))
 
 
 def records_by_id(connection: sa.Connection, ids: Iterable[int]) -> dict[int, JobRecord]:
@@ -167,9 +222,11 @@ def outputs_of(connection: sa.Connection, job_id: int) -> set[int]:
     return set(connection.execute(sa.select(c.table_id).where(c.owner == job_id)).scalars())
 
 
-def _with_sources(
+def _read_with_sources(
     connection: sa.Connection, records: Sequence[JobRecord]
 ) -> list[tuple[Job, bool]]:
+    if not records:
+        return []
     # Many at once are cheaper to read as a whole.
     ids = None if len(records) > 5000 else [job.id for job in records]
     sources = sources_of(connection, ids)
@@ -201,9 +258,24 @@ _COUNT = (
 )
 
 
+_COUNT_ALL = (
+    sa.update(t.counter)
+    .where(t.counter.c.name.in_(sa.bindparam("which", expanding=True)))
+    .values(value=t.counter.c.value + sa.bindparam("many", type_=Int))
+    .returning(t.counter.c.name, t.counter.c.value)
+)
+
+
 def next_number(connection: sa.Connection, name: str, count: int = 1) -> int:
     """The next number of a sequence, never given twice; with a count, the last of so many."""
     return int(connection.execute(_COUNT, {"which": name, "many": count}).scalar_one())
+
+
+def next_numbers(connection: sa.Connection, *names: str, count: int) -> Iterator[tuple[int, ...]]:
+    """The next numbers of several sequences at once, so many of each, in step."""
+    rows = connection.execute(_COUNT_ALL, {"which": names, "many": count})
+    last: dict[str, int] = {row.name: row.value for row in rows}
+    return zip(*(range(last[name] - count + 1, last[name] + 1) for name in names), strict=True)
 
 
 def insert_all(

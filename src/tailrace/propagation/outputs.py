@@ -47,11 +47,12 @@ def enter(
     `owned` are tables that are its own from now on.
     """
     touched = {commit.table_id(info): info for info, _, _ in written}
+    derived = {i for i, info in touched.items() if info.derived_by == claim.job.id}
     own = {commit.table_id(info) for info in owned if info.derived_by is None}
     others = {i for i, info in touched.items() if info.derived_by is None} - own
     if own or others:
         _enter_new(commit.connection, claim, own, others)
-    versions.enter(commit.connection, claim, own.union(touched), commit.snapshot)
+    versions.enter(commit.connection, claim, own | derived, commit.snapshot)
 
 
 def _enter_new(connection: sa.Connection, claim: Claim, own: set[int], others: set[int]) -> None:

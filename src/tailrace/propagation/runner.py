@@ -30,10 +30,11 @@ from tailrace.propagation.job import Job, JobError, State, Work
 from tailrace.propagation.job_cache import Entry, GroupKey, JobCache, group_key
 from tailrace.propagation.plan import Rules, plan_group
 from tailrace.propagation.trigger import Unknown
-from tailrace.store import lookup
 from tailrace.store.runtime import Runtime
 
 log = get_logger("tailrace.runner")
+
+_NO_SNAPSHOT = 2**62  # nothing changes after it
 
 
 class Runner:
@@ -87,7 +88,9 @@ class Runner:
             now = self._runtime.clock.now()
             interval = self._runtime.settings.reconcile_interval
             full = self._reconciled is None or now - self._reconciled >= interval
-            with self._runtime.database.read_at_once() as connection:
+            # What is read beside the news never changes, unless everything is compared.
+            database = self._runtime.database
+            with database.read_at_once() if full else database.read() as connection:
                 self._read(connection, full=full)
                 if full:
                     self._reconciled = now
@@ -110,8 +113,9 @@ class Runner:
     def _read(self, connection: sa.Connection, *, full: bool) -> None:
         """Bring the cache up to date. Everything is read before anything is applied."""
         cache = self.cache
-        oldest, snapshot, lsn = joblog.head(connection)
-        jobs = joblog.jobs_since(connection, cache.lsn) if lsn > cache.lsn else []
+        since = cache.snapshot if cache.snapshot >= 0 else _NO_SNAPSHOT
+        news = joblog.news(connection, since, cache.lsn)
+        jobs = joblog.with_sources(connection, news.jobs, cache.job)
         gone: list[int] = []
         if full:
             numbers = joblog.numbers(connection)
@@ -124,9 +128,6 @@ class Runner:
             jobs += joblog.jobs_by_id(connection, missed)
             read = {job.id for job, _ in jobs}
             gone = [i for i in cache.entries if i not in numbers and i not in read]
-        changed = {}
-        if snapshot > cache.snapshot >= 0:
-            changed = dict(lookup.changed_tables(connection, cache.snapshot))
         known = cache.last_change
         # Also for known sources: their last follower may be dropped in this very look.
         new = {
@@ -139,8 +140,8 @@ class Runner:
         last = freshness.last_changes(connection, new) if new else {}
         # All is read: from here on, nothing can fail half-way.
         epochs = {job.id: job.epoch for job, _ in jobs if self._in_work(job.id)}
-        cache.lsn, cache.oldest = max(cache.lsn, lsn), oldest
-        self._dirty |= cache.change(changed, snapshot)
+        cache.lsn, cache.oldest = max(cache.lsn, news.lsn), news.oldest
+        self._dirty |= cache.change(news.changed, news.newest)
         self._dirty |= cache.apply(jobs)
         cache.last_change.update({s: n for s, n in last.items() if s in cache.by_source})
         cache.forget(gone)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tailrace.errors import NotFoundError
 from tailrace.store import changes as feed
-from tailrace.store import file_lookup, lookup, scan, spark_scan
+from tailrace.store import scan, spark_scan
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
@@ -182,17 +182,14 @@ def only(table: pa.Table, change: str) -> pa.Table:
 def plan_range(runtime: Runtime, key: Key, columns: set[str] | None) -> feed.Feed | Scan:
     """The files of a table that have to be read for a range, from the catalog."""
     table_id, since, to = key
-    with runtime.database.read_at_once() as connection:
-        lookup.check_snapshot(connection, to)
-        table = lookup.table_by_id(connection, table_id, to)
-        if table is None:
-            raise NotFoundError(f"the source table {table_id} is not there at {to}")
-        if columns is not None:
-            table = table.narrowed(columns)
-        if since is not None:
-            return feed.plan(runtime, connection, table, since, to, net=True)
-        files = file_lookup.data_files(connection, table, to)
-    return Scan.of(table, to, files)
+    table = runtime.mirror.table_by_id(table_id, to)
+    if table is None:
+        raise NotFoundError(f"the source table {table_id} is not there at {to}")
+    if columns is not None:
+        table = table.narrowed(columns)
+    if since is not None:
+        return feed.plan(runtime, table, since, to, net=True)
+    return Scan.of(table, to, runtime.mirror.data_files(table, to))
 
 
 class SharedReads:

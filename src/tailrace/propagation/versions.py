@@ -10,8 +10,6 @@ later one has the higher label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import sqlalchemy as sa
 
 from tailrace.propagation import joblog
@@ -19,25 +17,26 @@ from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim
 
 _V = t.version.c
+_ENTER = sa.insert(t.version)
 
 
-def enter(connection: sa.Connection, claim: Claim, touched: Iterable[int], snapshot: int) -> None:
-    """Enter new versions of the derived tables that a job's commit has touched.
+def enter(connection: sa.Connection, claim: Claim, touched: set[int], snapshot: int) -> None:
+    """Enter new versions of the tables derived by a job that its commit has touched.
 
     At its first run of all of them, so that a table that stays empty has a version too. A rebuild
     may leave a table as it was.
     """
-    owned = set(joblog.derived_by(connection, [claim.job.id])[claim.job.id])
-    changed = owned.intersection(touched)
+    changed = touched
     if claim.since is None:
+        owned = set(joblog.derived_by(connection, [claim.job.id])[claim.job.id])
         query = sa.select(_V.table_id).where(_V.table_id.in_(owned))
-        changed |= owned.difference(connection.execute(query).scalars())
+        changed = touched | owned.difference(connection.execute(query).scalars())
     rows = [
         {"table_id": table, "commit_snapshot": snapshot, "label": claim.to}
         for table in sorted(changed)
     ]
     if rows:
-        connection.execute(sa.insert(t.version), rows)
+        connection.execute(_ENTER, rows)
 
 
 def version_at(connection: sa.Connection, table_id: int, label: int) -> int | None:

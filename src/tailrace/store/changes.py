@@ -17,11 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlalchemy as sa
 
 from tailrace.errors import InvalidError
 from tailrace.settings import Settings
-from tailrace.store import file_lookup, lookup
 from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile, Op
 from tailrace.store.images import same_rows
@@ -129,28 +127,21 @@ class Feed:
         return total
 
 
-def plan(
-    runtime: Runtime,
-    connection: sa.Connection,
-    table: TableInfo,
-    since: int,
-    until: int,
-    *,
-    net: bool,
-) -> Feed:
+def plan(runtime: Runtime, table: TableInfo, since: int, until: int, *, net: bool) -> Feed:
     """Find the changes; reads the catalog and delete files only."""
-    lookup.check_snapshot(connection, since)
-    lookup.check_snapshot(connection, until)
+    mirror = runtime.mirror
+    mirror.check(since)
+    mirror.check(until)
     if since > until:
         raise InvalidError(f"changes(since={since}, until={until}): since must not be after until")
     came: list[FileDelta] = []
     went: list[FileDelta] = []
-    for file in file_lookup.files_begun(connection, table, since, until):
+    for file in mirror.files_begun(table, since, until):
         dead = runtime.deletes.read(file.deletes).at(until) if net else NONE
         gone = net and file.end is not None and file.end <= until
         if file.op is not Op.COMPACTION and not gone and len(dead) < file.rows:
             came.append(inserted_file(file, file.begin, dead))
-    for file in file_lookup.files_with_deletes(connection, table, since, until):
+    for file in mirror.files_with_deletes(table, since, until):
         if net and file.begin > since:
             continue
         deleted = runtime.deletes.read(file.deletes)

@@ -24,9 +24,11 @@ from tailrace.store.commit_rows import Writer
 from tailrace.store.deletes import NOTHING, Deleted, WrittenDeletes, write_deletes
 from tailrace.store.files import DataFile, Op
 from tailrace.store.keys import keys_of_files
+from tailrace.store.new_snapshot import NewSnapshot
 from tailrace.store.positions import NONE, Positions, union
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import Scan
+from tailrace.store.schema import TableInfo
 from tailrace.store.workspace import Commit, TableWork, Workspace
 
 
@@ -68,25 +70,31 @@ def commit(runtime: TenantRuntime, work: Workspace, base: int) -> int:
 
 
 def _commit(runtime: TenantRuntime, work: Workspace, base: int) -> int:
+    # Usually nothing has followed the base, and then nobody has to be asked.
+    first = base if runtime.mirror.last == base else None
     for last in [False] * runtime.settings.commit_rounds + [True]:
         prepared = None
         if not last:
             with runtime.database.read() as connection:
-                prepared = _Preparation(runtime, connection, work, base).run()
+                prepared = _Preparation(runtime, connection, work, base, first).run()
+            first = None
             runtime.step("prepared")
         with runtime.database.lock() as connection:
             runtime.step("locked")
             _check_key(connection, runtime, work)
             if prepared is None:
                 prepared = _Preparation(runtime, connection, work, base).run()
-            newest = lookup.newest_snapshot(connection)
-            if _still_right(connection, prepared, newest):
-                snapshot = Writer(connection, runtime, work, newest).write(prepared.tables)
+            new = NewSnapshot(connection)
+            if _still_right(connection, prepared, new.newest):
+                writer = Writer(new, runtime, work)
+                snapshot = writer.write(prepared.tables)
                 runtime.step("rows written")
             else:
                 snapshot = -1
         if snapshot >= 0:
             runtime.step("committed")
+            if prepared.newest == new.newest:
+                runtime.mirror.learn(snapshot, writer.moved)
             return snapshot
         runtime.storage.delete(prepared.delete_paths())
     raise AssertionError("the last round is under the lock, and always right")
@@ -145,10 +153,17 @@ class _Preparation:
     """What a commit will write, found out for the newest snapshot."""
 
     def __init__(
-        self, runtime: TenantRuntime, connection: sa.Connection, work: Workspace, base: int
+        self,
+        runtime: TenantRuntime,
+        connection: sa.Connection,
+        work: Workspace,
+        base: int,
+        newest: int | None = None,
     ) -> None:
+        """`newest` is the newest snapshot, as far as is known; None: to be asked for."""
         self._runtime, self._connection, self._work = runtime, connection, work
-        self._base, self._newest = base, lookup.newest_snapshot(connection)
+        self._base = base
+        self._newest = lookup.newest_snapshot(connection) if newest is None else newest
 
     def run(self) -> Prepared:
         prepared = Prepared(newest=self._newest)
@@ -198,11 +213,7 @@ class _Preparation:
         touched = [file for file in table.committed or () if file.key in table.removed]
         if table.base is None or not touched:
             return
-        ids = [file.id for file in touched]
-        now = {
-            file.id: file
-            for file in file_lookup.files_by_id(self._connection, table.base, ids, self._newest)
-        }
+        now = self._now(table.base, touched)
         for before in touched:
             positions = table.removed[before.key]
             file = now.get(before.id)
@@ -215,6 +226,13 @@ class _Preparation:
                 prepared.ended.append(file)
             else:
                 self._delete(prepared, file, old, positions)
+
+    def _now(self, table: TableInfo, files: list[DataFile]) -> dict[int, DataFile]:
+        """Those files as they are by now, by their ids; without those that have ended."""
+        if self._newest > self._base:
+            ids = [file.id for file in files]
+            files = file_lookup.files_by_id(self._connection, table, ids, self._newest)
+        return {file.id: file for file in files}
 
     def _delete(
         self, prepared: PreparedTable, file: DataFile, old: Deleted, positions: Positions

@@ -20,6 +20,7 @@ from tailrace.store import lookup, outcome
 from tailrace.store import tables as t
 from tailrace.store.column_rows import column_rows
 from tailrace.store.file_rows import write_files
+from tailrace.store.files import DataFile
 from tailrace.store.new_snapshot import NewSnapshot
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scheduled_deletion import schedule
@@ -31,21 +32,21 @@ if TYPE_CHECKING:
     from tailrace.store.commit import PreparedTable
 
 
+_END = sa.delete(t.transaction).where(t.transaction.c.txn_id == sa.bindparam("id"))
+
+
 class Writer:
     """Writes one commit."""
 
-    def __init__(
-        self, connection: sa.Connection, runtime: TenantRuntime, work: Workspace, newest: int
-    ) -> None:
-        self._connection, self._runtime, self._work = connection, runtime, work
-        self._new, self._newest = NewSnapshot(connection, newest), newest
+    def __init__(self, new: NewSnapshot, runtime: TenantRuntime, work: Workspace) -> None:
+        self._connection, self._runtime, self._work = new.connection, runtime, work
+        self._new, self._newest = new, new.newest
+        self.moved: dict[int, list[DataFile]] = {}  # files as they are now, by table
         self._new.changes_names = bool(work.schemas) or any(True for _ in work.changed_views())
 
     def write(self, tables: Sequence[PreparedTable]) -> int:
         """Write everything; returns the snapshot that it is visible from."""
-        ended = self._new.run(
-            sa.delete(t.transaction).where(t.transaction.c.txn_id == self._work.id)
-        )
+        ended = self._new.run(_END, {"id": self._work.id})
         if ended.rowcount != 1:
             raise ConflictError(
                 "this transaction was idle for too long and has expired: run it again"
@@ -154,7 +155,8 @@ class Writer:
         elif work.base is not None and work.base != work.info:
             self._alter(work.base, work.info)
         if work.changes_rows:
-            write_files(self._new, prepared, table_id, self._runtime.clock.now())
+            now = self._runtime.clock.now()
+            self.moved[table_id] = write_files(self._new, prepared, table_id, now)
 
     def _check_place(self, info: TableInfo | ViewInfo) -> int:
         """Refuse a name that is taken, or in a dropped schema; returns the schema's id."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, InvalidError, NotFoundError
-from tailrace.store import file_lookup, lookup
+from tailrace.store import lookup
 from tailrace.store.files import DataFile
+from tailrace.store.mirror import Mirror
 from tailrace.store.names import fold, split_name
 from tailrace.store.positions import union
 from tailrace.store.runtime import TenantRuntime
@@ -73,11 +74,12 @@ class Draft:
 
     def list_tables(self) -> list[tuple[str, str]]:
         """Folded schema and name of every table that this transaction sees."""
-        with self._at_base() as connection:
-            names = {
-                (fold(schema), fold(name))
-                for schema, name in lookup.list_tables(connection, self.base, self._runtime.tenant)
-            }
+        tenant = self._runtime.tenant
+        with self._at_base() as mirror:
+            tables = mirror.read_at(
+                self.base, lambda connection: lookup.list_tables(connection, self.base, tenant)
+            )
+        names = {(fold(schema), fold(name)) for schema, name in tables}
         for key, work in self._work.tables.items():
             if work.dropped:
                 names.discard(key)
@@ -87,8 +89,11 @@ class Draft:
 
     def list_views(self) -> list[tuple[str, str]]:
         """Folded schema and name of every view that this transaction sees."""
-        with self._runtime.database.read() as connection:
-            views = lookup.list_views(connection, self.base, self._runtime.tenant)
+        tenant = self._runtime.tenant
+        with self._at_base() as mirror:
+            views = mirror.read_at(
+                self.base, lambda connection: lookup.list_views(connection, self.base, tenant)
+            )
         names = {(fold(view.schema), fold(view.name)) for view in views}
         for key, work in self._work.views.items():
             if work.info is None:
@@ -117,16 +122,17 @@ class Draft:
             self._check()
 
     @contextmanager
-    def _at_base(self) -> Iterator[sa.Connection]:
-        """A connection that reads the catalog at the base snapshot."""
-        with self._runtime.database.read_at_once() as connection:
+    def _at_base(self) -> Iterator[Mirror]:
+        """What the lake was at the base snapshot is read from this, and nothing else."""
+        try:
+            self._runtime.mirror.check(self.base)
+            yield self._runtime.mirror
+        except NotFoundError as error:
             # A purge does not know of transactions that have not written anything.
-            if not lookup.has_snapshot(connection, self.base):
-                raise ConflictError(
-                    "this transaction began so long ago that the lake no longer has its snapshot "
-                    f"({self.base}): run it again"
-                )
-            yield connection
+            raise ConflictError(
+                "this transaction began so long ago that the lake no longer has its snapshot "
+                f"({self.base}): run it again"
+            ) from error
 
     def _find(self, schema: str, name: str) -> TableWork:
         self._check_open()
@@ -152,8 +158,8 @@ class Draft:
         work = self._work.tables.get((fold(schema), fold(name)))
         if work is not None:
             return None if work.dropped else work
-        with self._at_base() as connection:
-            info = lookup.find_table(connection, schema, name, self.base, self._runtime.tenant)
+        with self._at_base() as mirror:
+            info = mirror.find_table(schema, name, self.base, self._runtime.tenant)
         if info is None:
             return None
         # A database may fold more letters than we do: then this name is another spelling.
@@ -166,8 +172,8 @@ class Draft:
         work = self._work.views.get((fold(schema), fold(name)))
         if work is not None:
             return work.info
-        with self._runtime.database.read() as connection:
-            info = lookup.find_view(connection, schema, name, self.base, self._runtime.tenant)
+        with self._at_base() as mirror:
+            info = mirror.find_view(schema, name, self.base, self._runtime.tenant)
         if info is None:
             return None
         # As in `_peek`: this name may be another spelling of one that is known.
@@ -178,8 +184,8 @@ class Draft:
         if work.committed is None:
             work.committed = ()
             if work.base is not None:
-                with self._at_base() as connection:
-                    work.committed = tuple(file_lookup.data_files(connection, work.base, self.base))
+                with self._at_base() as mirror:
+                    work.committed = tuple(mirror.data_files(work.base, self.base))
         every: list[DataFile] = [*work.committed, *work.files]
         nothing = union([])
         live = tuple(
@@ -195,5 +201,7 @@ class Draft:
         return None if row is None or row.tenant != self._runtime.tenant else int(row.schema_id)
 
     def _schema_row(self, name: str) -> sa.Row[Any] | None:
-        with self._at_base() as connection:
-            return lookup.find_schema(connection, name, self.base)
+        with self._at_base() as mirror:
+            return mirror.read_at(
+                self.base, lambda connection: lookup.find_schema(connection, name, self.base)
+            )

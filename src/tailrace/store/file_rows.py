@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Int
 from tailrace.catalog.database import in_batches
 from tailrace.store import tables as t
-from tailrace.store.files import DataFile
+from tailrace.store.files import DataFile, DeleteFile
 from tailrace.store.new_snapshot import NewSnapshot
 from tailrace.store.scheduled_deletion import schedule
 
@@ -20,20 +22,53 @@ if TYPE_CHECKING:
     from tailrace.store.deletes import WrittenDeletes
 
 
-def write_files(new: NewSnapshot, prepared: PreparedTable, table_id: int, now: datetime) -> None:
-    """Write the rows of a table's new files, and end those that lost their last row."""
+# Built once: building a statement costs more than running it.
+_DATA_FILES, _OWN_FILES = sa.insert(dl.data_file), sa.insert(t.own_file)
+_STATS, _DELETE_FILES = sa.insert(dl.file_column_stats), sa.insert(dl.delete_file)
+_REPLACED = sa.delete(dl.delete_file).where(
+    dl.delete_file.c.delete_file_id.in_(sa.bindparam("ids", expanding=True))
+)
+_TOTALS = dl.table_stats.c
+_ROWS, _BYTES = sa.bindparam("rows", type_=Int), sa.bindparam("bytes", type_=Int)
+_ADD_TO_TOTALS = (
+    sa.update(dl.table_stats)
+    .where(_TOTALS.table_id == sa.bindparam("number", type_=Int))
+    .values(
+        next_row_id=_TOTALS.next_row_id + _ROWS,
+        record_count=_TOTALS.record_count + _ROWS,
+        file_size_bytes=_TOTALS.file_size_bytes + _BYTES,
+    )
+    .returning(_TOTALS.next_row_id)
+)
+
+
+def write_files(
+    new: NewSnapshot, prepared: PreparedTable, table_id: int, now: datetime
+) -> list[DataFile]:
+    """Write the rows of a table's new files, and end those that lost their last row.
+
+    Returns the files that it moved, as they are in the catalog from now on.
+    """
     table_path = prepared.work.info.path
     ids = {file.key: new.new_file_id() for file in prepared.files}
     _insert_files(new, prepared.files, ids, table_id, table_path)
-    _delete_files(new, now, prepared.deletes, ids, table_id, table_path)
-    for ended in in_batches(file.id for file in prepared.ended):
-        for table in (dl.data_file, dl.delete_file):
-            new.end(table, table.c.data_file_id.in_(ended))
+    deletes = _delete_files(new, now, prepared.deletes, ids, table_id, table_path)
+    with_deletes = [file for file in prepared.ended if file.deletes is not None]
+    for table, ended in ((dl.data_file, prepared.ended), (dl.delete_file, with_deletes)):
+        for some in in_batches(file.id for file in ended):
+            new.end(table, table.c.data_file_id.in_(some))
     if prepared.files:
         new.note("inserted_into_table", table_id)
     if prepared.deletes or prepared.ended:
         new.note("deleted_from_table", table_id)
     new.mark_changed(table_id)
+    begun = [replace(file, id=ids[file.key], begin=new.number) for file in prepared.files]
+    lost_rows = [file for file, _ in prepared.deletes if file.key not in ids]
+    return [
+        *(replace(file, deletes=deletes.get(file.key)) for file in begun),
+        *(replace(file, deletes=deletes[file.key]) for file in lost_rows),
+        *(replace(file, end=new.number) for file in prepared.ended),
+    ]
 
 
 def _insert_files(
@@ -41,8 +76,9 @@ def _insert_files(
 ) -> None:
     if not files:
         return
-    totals = dl.table_stats.c
-    row_id = new.run(sa.select(totals.next_row_id).where(totals.table_id == table_id)).scalar_one()
+    rows = sum(file.rows for file in files)
+    more = {"number": table_id, "rows": rows, "bytes": sum(file.size for file in files)}
+    row_id = new.run(_ADD_TO_TOTALS, more).scalar_one() - rows
     data_rows, stats_rows, own_rows = [], [], []
     for file in files:
         number = ids[file.key]
@@ -76,18 +112,9 @@ def _insert_files(
             }
             for s in file.stats
         ]
-    new.run(sa.insert(dl.data_file), data_rows)
-    new.run(sa.insert(dl.file_column_stats), stats_rows)
-    new.run(sa.insert(t.own_file), own_rows)
-    new.run(
-        sa.update(dl.table_stats)
-        .where(totals.table_id == table_id)
-        .values(
-            next_row_id=row_id,
-            record_count=totals.record_count + sum(f.rows for f in files),
-            file_size_bytes=totals.file_size_bytes + sum(f.size for f in files),
-        )
-    )
+    new.run(_DATA_FILES, data_rows)
+    new.run(_STATS, stats_rows)
+    new.run(_OWN_FILES, own_rows)
 
 
 def _delete_files(
@@ -97,20 +124,23 @@ def _delete_files(
     ids: dict[int, int],
     table_id: int,
     table_path: str,
-) -> None:
+) -> dict[int, DeleteFile]:
+    """Returns the new delete files, by the keys of the files that they are of."""
     # A new file says all that the old one did, so that the old one's row goes. Its object
     # stays for a while: someone may be reading it.
     replaced = [file.deletes for file, _ in written if file.deletes is not None]
     for old in in_batches(deletes.id for deletes in replaced):
-        new.run(sa.delete(dl.delete_file).where(dl.delete_file.c.delete_file_id.in_(old)))
+        new.run(_REPLACED, {"ids": old})
     schedule(new.connection, [(deletes.id, deletes.path) for deletes in replaced], now)
-    new.run(
-        sa.insert(dl.delete_file),
-        [
+    made, rows = {}, []
+    for file, deletes in written:
+        number = new.new_file_id()
+        begin = new.number if deletes.begin is None else deletes.begin
+        rows.append(
             {
-                "delete_file_id": new.new_file_id(),
+                "delete_file_id": number,
                 "table_id": table_id,
-                "begin_snapshot": new.number if deletes.begin is None else deletes.begin,
+                "begin_snapshot": begin,
                 "data_file_id": ids.get(file.key, file.id),
                 "path": deletes.path.removeprefix(table_path),
                 "path_is_relative": True,
@@ -120,6 +150,15 @@ def _delete_files(
                 "footer_size": deletes.footer,
                 "partial_max": deletes.last,
             }
-            for file, deletes in written
-        ],
-    )
+        )
+        made[file.key] = DeleteFile(
+            id=number,
+            path=deletes.path,
+            data_path=file.path,
+            begin=begin,
+            last=begin if deletes.last is None else deletes.last,
+            count=deletes.count,
+            size=deletes.size,
+        )
+    new.run(_DELETE_FILES, rows)
+    return made

@@ -22,6 +22,8 @@ from tailrace.store import tables as t
 
 log = get_logger("tailrace.heartbeat")
 
+_REGISTER = sa.insert(t.transaction)
+
 
 class Heartbeat:
     """Registers transactions and renews them from a background thread."""
@@ -42,15 +44,13 @@ class Heartbeat:
         With `lasting`, nobody has to renew it for so long: it goes on elsewhere.
         """
         now = self._clock.now()
-        with self._database.write() as connection:
-            connection.execute(
-                sa.insert(t.transaction).values(
-                    txn_id=txn_id,
-                    base_snapshot=base_snapshot,
-                    started_at=now,
-                    heartbeat_at=now + (lasting or timedelta(0)),
-                )
-            )
+        row = {
+            "txn_id": txn_id,
+            "base_snapshot": base_snapshot,
+            "started_at": now,
+            "heartbeat_at": now + (lasting or timedelta(0)),
+        }
+        self._database.write_one(_REGISTER, row)
         if lasting is None:
             self.renew(txn_id)
 

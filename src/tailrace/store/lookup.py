@@ -141,7 +141,7 @@ _TABLE_BY_NAME = _TABLES.where(
     same_name(dl.schema.c.schema_name, sa.bindparam("schema", type_=Text)),
     same_name(dl.table.c.table_name, sa.bindparam("name", type_=Text)),
 )
-# Every version of every column: ids and physical names are never given twice.
+# Every version of every column until then: ids and physical names are never given twice.
 _COLUMNS = (
     sa.select(dl.column, t.own_column.c.physical_name, t.vector_column.c.dimension)
     .outerjoin(
@@ -158,7 +158,7 @@ _COLUMNS = (
             t.vector_column.c.column_id == dl.column.c.column_id,
         ),
     )
-    .where(dl.column.c.table_id == _TABLE_ID)
+    .where(dl.column.c.table_id == _TABLE_ID, dl.column.c.begin_snapshot <= _AT)
     .order_by(dl.column.c.column_order)
 )
 
@@ -261,8 +261,8 @@ def _view_info(row: sa.Row[Any]) -> ViewInfo:
 
 
 def _table_info(connection: sa.Connection, row: sa.Row[Any], at: int) -> TableInfo:
-    history = connection.execute(_COLUMNS, {"table_id": row.table_id}).all()
-    now = [c for c in history if c.begin_snapshot <= at and not _ended(c.end_snapshot, at)]
+    history = connection.execute(_COLUMNS, {"table_id": row.table_id, "at": at}).all()
+    now = [c for c in history if not _ended(c.end_snapshot, at)]
     below: dict[int | None, list[Any]] = {}
     for part in now:
         below.setdefault(part.parent_column, []).append(part)

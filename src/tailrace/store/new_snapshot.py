@@ -13,18 +13,33 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Int
 from tailrace.store import tables as t
+
+# Built once: building a statement costs more than running it.
+_NEWEST = sa.select(dl.snapshot).where(
+    dl.snapshot.c.snapshot_id == sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery()
+)
+_SNAPSHOT, _CHANGES = sa.insert(dl.snapshot), sa.insert(dl.snapshot_changes)
+_VERSIONS = sa.insert(dl.schema_versions)
+_TABLE_ID = sa.bindparam("number", type_=Int)
+_MARK_CHANGED, _MARK_ALTERED = (
+    sa.update(t.own_table)
+    .where(t.own_table.c.table_id == _TABLE_ID)
+    .values({column: sa.bindparam("snapshot", type_=Int)})
+    for column in (t.own_table.c.last_change_snapshot, t.own_table.c.last_alter_snapshot)
+)
 
 
 class NewSnapshot:
     """One snapshot in the making, and how rows are written that begin or end with it."""
 
-    def __init__(self, connection: sa.Connection, newest: int) -> None:
-        self.connection, self.newest, self.number = connection, newest, newest + 1
+    def __init__(self, connection: sa.Connection) -> None:
+        row = connection.execute(_NEWEST).one()
+        self.connection = connection
+        self.newest = int(row.snapshot_id)
+        self.number = self.newest + 1
         self.ids: dict[int, int] = {}  # what schemas, tables and views get, by provisional ids
-        row = connection.execute(
-            sa.select(dl.snapshot).where(dl.snapshot.c.snapshot_id == newest)
-        ).one()
         self._schema_version = int(row.schema_version)
         self._next_catalog_id = int(row.next_catalog_id)
         self._next_file_id = int(row.next_file_id)
@@ -53,7 +68,9 @@ class NewSnapshot:
         """Say that a table has other columns than before."""
         self._altered.append(table_id)
 
-    def run(self, statement: Any, rows: Sequence[dict[str, Any]] | None = None) -> Any:
+    def run(
+        self, statement: Any, rows: Sequence[dict[str, Any]] | dict[str, Any] | None = None
+    ) -> Any:
         """Execute a statement; with rows, only if there are any."""
         if rows is None:
             return self.connection.execute(statement)
@@ -70,21 +87,18 @@ class NewSnapshot:
 
     def mark_changed(self, table_id: int) -> None:
         """Note that a table's rows change."""
-        self._mark(table_id, last_change_snapshot=self.number)
+        self.run(_MARK_CHANGED, {"number": table_id, "snapshot": self.number})
 
     def mark_altered(self, table_id: int) -> None:
         """Note that a table's columns change, or that it is dropped."""
-        self._mark(table_id, last_alter_snapshot=self.number)
-
-    def _mark(self, table_id: int, **values: int) -> None:
-        self.run(sa.update(t.own_table).where(t.own_table.c.table_id == table_id).values(**values))
+        self.run(_MARK_ALTERED, {"number": table_id, "snapshot": self.number})
 
     def write(self, now: datetime) -> None:
         """Write its own rows, last."""
         if self._altered or self.changes_names:
             self._schema_version += 1
         self.run(
-            sa.insert(dl.schema_versions),
+            _VERSIONS,
             [
                 {
                     "begin_snapshot": self.number,
@@ -95,16 +109,14 @@ class NewSnapshot:
             ],
         )
         self.run(
-            sa.insert(dl.snapshot).values(
-                snapshot_id=self.number,
-                snapshot_time=now,
-                schema_version=self._schema_version,
-                next_catalog_id=self._next_catalog_id,
-                next_file_id=self._next_file_id,
-            )
+            _SNAPSHOT,
+            {
+                "snapshot_id": self.number,
+                "snapshot_time": now,
+                "schema_version": self._schema_version,
+                "next_catalog_id": self._next_catalog_id,
+                "next_file_id": self._next_file_id,
+            },
         )
-        self.run(
-            sa.insert(dl.snapshot_changes).values(
-                snapshot_id=self.number, changes_made=",".join(self._changes)
-            )
-        )
+        changes = {"snapshot_id": self.number, "changes_made": ",".join(self._changes)}
+        self.run(_CHANGES, changes)

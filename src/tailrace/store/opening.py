@@ -14,6 +14,7 @@ from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.layer import Layer
+from tailrace.store.mirror import Mirror
 from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.spark_session import SparkProvider
@@ -49,6 +50,7 @@ def open_runtime(
         raise
     return TenantRuntime(
         database=database,
+        mirror=Mirror(database),
         storage=storage,
         deletes=DeleteFiles(storage),
         kept_files=KeptFiles.of(settings.kept_bytes),

@@ -115,6 +115,7 @@ class _Run:
             if target > oldest:
                 self._forget(connection, oldest, target)
             self._runtime.step("snapshots purged")
+        self._runtime.mirror.doubt()
         self._runtime.step("horizon moved")
 
     def _span(self, connection: sa.Connection) -> tuple[int, int]:

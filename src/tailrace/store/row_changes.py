@@ -12,7 +12,6 @@ from typing import Any
 
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
-from tailrace.store import file_lookup
 from tailrace.store import keys as key_search
 from tailrace.store import rows as row_checks
 from tailrace.store.draft import Draft
@@ -172,7 +171,7 @@ class RowChanges(Draft):
         def read(column_ids: Iterable[int]) -> Any:
             if work.base is None:
                 return {}
-            with self._runtime.database.read() as connection:
-                return file_lookup.file_stats(connection, work.base, tuple(column_ids), self.base)
+            with self._at_base() as mirror:
+                return mirror.file_stats(work.base, tuple(column_ids), self.base)
 
         return read

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tailrace.settings import Settings
     from tailrace.store.deletes import DeleteFiles
     from tailrace.store.layer import Layer
+    from tailrace.store.mirror import Mirror
     from tailrace.store.reader.kept import KeptFiles
     from tailrace.store.spark_session import SparkProvider
 
@@ -22,6 +23,7 @@ class Runtime:
     """One open lake, as a process has it."""
 
     database: Database
+    mirror: Mirror
     storage: Storage
     deletes: DeleteFiles
     kept_files: KeptFiles

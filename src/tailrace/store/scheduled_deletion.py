@@ -16,6 +16,8 @@ from tailrace.catalog import ducklake as dl
 from tailrace.configuration import Configuration
 from tailrace.store.runtime import Runtime
 
+_SCHEDULE = sa.insert(dl.scheduled_for_deletion)
+
 
 def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: datetime) -> None:
     """Schedule objects for deletion, by the ids of their files and their paths in the lake."""
@@ -24,7 +26,7 @@ def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: d
         for number, path in files
     ]
     if rows:
-        connection.execute(sa.insert(dl.scheduled_for_deletion), rows)
+        connection.execute(_SCHEDULE, rows)
 
 
 def is_due(now: datetime, kept: Configuration) -> sa.ColumnElement[bool]:

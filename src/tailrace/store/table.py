@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import sqlalchemy as sa
 
 from tailrace.arguments import Name, checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql.types import parse_type
 from tailrace.store import changes as feed
-from tailrace.store import file_lookup, lookup, spark_scan
 from tailrace.store import scan as local_scan
+from tailrace.store import spark_scan
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
@@ -99,37 +98,23 @@ class Table:
     def _feed(self, since: int, until: int | None, *, net: bool) -> feed.Feed:
         if self._transaction is not None:
             raise InvalidError("the change feed is of committed snapshots: ask lake.table(…)")
-        with self._runtime.database.read_at_once() as connection:
-            if until is None:
-                until = lookup.newest_snapshot(connection)
-            lookup.check_snapshot(connection, until)
-            table = self._find(connection, until)
-            if table is None:
-                raise self._missing(until)
-            return feed.plan(self._runtime, connection, table, since, until, net=net)
+        until = self._runtime.mirror.moment(until)
+        return feed.plan(self._runtime, self._find(until), since, until, net=net)
 
     def _scan(self, at: int | None) -> Scan:
         if self._transaction is not None:
             if at is not None:
                 raise InvalidError("a transaction reads at its own snapshot: ask lake.table(…)")
             return self._transaction.scan(self._schema, self._name)
-        with self._runtime.database.read_at_once() as connection:
-            if at is None:
-                at = lookup.newest_snapshot(connection)
-            else:
-                lookup.check_snapshot(connection, at)
-            table = self._find(connection, at)
-            if table is None:
-                raise self._missing(at)
-            files = file_lookup.data_files(connection, table, at)
-        return Scan.of(table, at, files)
+        at = self._runtime.mirror.moment(at)
+        return scan_at(self._runtime, self._find(at), at)
 
-    def _find(self, connection: sa.Connection, at: int) -> TableInfo | None:
-        tenant = self._runtime.tenant
-        return lookup.find_table(connection, self._schema, self._name, at, tenant)
-
-    def _missing(self, at: int) -> NotFoundError:
-        return NotFoundError(f"there is no table {self.name} at snapshot {at}")
+    def _find(self, at: int) -> TableInfo:
+        runtime = self._runtime
+        table = runtime.mirror.find_table(self._schema, self._name, at, runtime.tenant)
+        if table is None:
+            raise NotFoundError(f"there is no table {self.name} at snapshot {at}")
+        return table
 
     # --- write ------------------------------------------------------------------------------
 
@@ -179,8 +164,5 @@ class Table:
 
 
 def scan_at(runtime: TenantRuntime, table: TableInfo, at: int) -> Scan:
-    """A table's files at a snapshot, read from the catalog in one moment."""
-    with runtime.database.read_at_once() as connection:
-        lookup.check_snapshot(connection, at)
-        files = file_lookup.data_files(connection, table, at)
-    return Scan.of(table, at, files)
+    """A table's rows at a snapshot."""
+    return Scan.of(table, at, runtime.mirror.data_files(table, at))

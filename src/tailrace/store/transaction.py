@@ -17,11 +17,9 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from tailrace.arguments import checked
-from tailrace.errors import ConflictError, InvalidError, UnavailableError
-from tailrace.store import lookup, outcome
+from tailrace.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from tailrace.store import outcome
 from tailrace.store.commit import commit, commit_callbacks
 from tailrace.store.definitions import Definitions
 from tailrace.store.heartbeat import Heartbeat
@@ -52,13 +50,15 @@ class Transaction(Definitions, RowChanges):
         *,
         check: Callable[[], None] | None = None,
         managed: bool = False,
+        base: int | None = None,
         begun: Begun | None = None,
         idempotency_key: str | None = None,
     ) -> None:
         """`check` may stop it at any call. While it is `managed`, only its creator may end it.
 
-        With `begun`, it is the rest of a transaction that was handed over. Of those with the same
-        `idempotency_key` one commits, once; the others end as if they had been that one.
+        It reads the snapshot `base`, by default the newest. With `begun`, it is the rest of a
+        transaction that was handed over. Of those with the same `idempotency_key` one commits,
+        once; the others end as if they had been that one.
         """
         work = Workspace(
             id=secrets.token_hex(8) if begun is None else begun.id,
@@ -72,28 +72,30 @@ class Transaction(Definitions, RowChanges):
         # The snapshot of the transaction that had the idempotency key before.
         self._done: int | None = None
         if begun is None:
-            with runtime.database.read_at_once() as connection:
-                self.base = self._begin(connection)
+            self.base = self._begin() if base is None else base
         else:
             self.base = begun.base
             heartbeat.renew(begun.id)
         # The snapshot that the commit created; the base while there is none.
         self.snapshot = self.base
 
-    def _begin(self, connection: sa.Connection) -> int:
+    def _begin(self) -> int:
         """The snapshot to read."""
-        key = self._work.idempotency_key
-        if key is not None:
-            self._done = outcome.of_key(connection, self._runtime.tenant, key)
+        key, mirror = self._work.idempotency_key, self._runtime.mirror
+        newest = mirror.newest()
+        # Only now: a transaction with the key that is in the newest snapshot is found here.
+        self._done = self._first_with_key()
         if self._done is None:
-            return lookup.newest_snapshot(connection)
+            return newest
         # What that one read: the same calls then do the same again, without effect.
         base = max(self._done - 1, 0)
-        if not lookup.has_snapshot(connection, base):
+        try:
+            mirror.check(base)
+        except NotFoundError:
             raise InvalidError(
                 f"the idempotency key {key!r} was used long ago, for snapshot {self._done}: "
                 "what it did is not done again; take another key for something new"
-            )
+            ) from None
         return base
 
     @property

@@ -13,7 +13,6 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
-from tailrace.store import lookup
 from tailrace.store.names import fold, quoted_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo
@@ -48,12 +47,11 @@ def definition_at(
     def finder(of: Mapping[str, Any]) -> Find:
         def find(schema: str, name: str) -> Input:
             upstream = of.get("views", {}).get(fold(quoted_name(schema, name)))
-            with runtime.database.read() as connection:
-                if upstream is None:
-                    table = lookup.find_table(connection, schema, name, at, runtime.tenant)
-                else:
+            if upstream is None:
+                table = runtime.mirror.find_table(schema, name, at, runtime.tenant)
+            else:
+                with runtime.database.read() as connection:
                     own = joblog.options(connection, upstream)
-            if upstream is not None:
                 table = stored(own["table"])
             if table is None:
                 raise InvalidError(f"the view reads {schema}.{name}, which no longer exists")

@@ -22,7 +22,6 @@ from tailrace.propagation.job import Job, JobRecord, State
 from tailrace.propagation.jobs import Jobs, home_of
 from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.status import JobStatus
-from tailrace.store import lookup
 from tailrace.store.names import OWN_PREFIX, split_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.table import Table
@@ -125,10 +124,8 @@ class View:
     def _stored(self) -> Table:
         schema, plain = split_name(self._options["table"])
         runtime = self._context.runtime
-        with runtime.database.read() as connection:
-            newest = lookup.newest_snapshot(connection)
-            exists = lookup.table_exists(connection, schema, plain, newest, runtime.tenant)
-        if not exists:
+        newest = runtime.mirror.newest()
+        if runtime.mirror.find_table(schema, plain, newest, runtime.tenant) is None:
             raise self._not_built()
         return Table(runtime, schema, plain, begin=self._context.begin)
 

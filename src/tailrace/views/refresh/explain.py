@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
 from tailrace.errors import InvalidError
-from tailrace.store import changes, file_lookup, lookup
+from tailrace.store import changes
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column
 from tailrace.views.definition import Definition, Input
@@ -84,15 +82,12 @@ def explain(
 ) -> Explanation:
     """What a refresh would do about the present changes."""
     known = memory or {}
-    with runtime.database.read_at_once() as connection:
-        newest = lookup.newest_snapshot(connection)
-        tails = watermark is not None and lookup.has_snapshot(connection, watermark)
-        sources = {
-            given.name: _source(
-                runtime, connection, definition, given, watermark if tails else None, newest
-            )
-            for given in definition.sources.values()
-        }
+    newest = runtime.mirror.newest()
+    tails = watermark is not None and runtime.mirror.has(watermark)
+    sources = {
+        given.name: _source(runtime, definition, given, watermark if tails else None, newest)
+        for given in definition.sources.values()
+    }
     planner = Planner(runtime, definition, sources, known, stored)
     moment = known.get("moment", "")
     situation = {
@@ -120,20 +115,15 @@ def explain(
 
 
 def _source(
-    runtime: Runtime,
-    connection: sa.Connection,
-    definition: Definition,
-    given: Input,
-    since: int | None,
-    newest: int,
+    runtime: Runtime, definition: Definition, given: Input, since: int | None, newest: int
 ) -> Source:
     """A source as it is now, and what has changed since the watermark."""
     table = definition.tables.get(given.name)
     if table is None:
         return Source(rows=lambda: 0, change=None)
-    rows = sum(file.rows for file in file_lookup.data_files(connection, table, newest))
+    rows = sum(file.rows for file in runtime.mirror.data_files(table, newest))
     change = None
     if since is not None and given.view is None:
-        feed = changes.plan(runtime, connection, table, since, newest, net=True)
+        feed = changes.plan(runtime, table, since, newest, net=True)
         change = feed if feed.rows else None
     return Source(rows=lambda: rows, change=change)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.spark_sql.duckdb.engine import execute
-from tailrace.store import file_lookup, scan
+from tailrace.store import scan
 from tailrace.store.find_rows import Wanted, can_hold, find_rows
 from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
@@ -155,6 +155,5 @@ class InMemory:
 
     def _pruned(self, source: Scan, wanted: Wanted) -> Scan:
         """The files that may have wanted values."""
-        with self._runtime.database.read() as connection:
-            stats = file_lookup.file_stats(connection, source.table, (wanted.column.id,), source.at)
+        stats = self._runtime.mirror.file_stats(source.table, (wanted.column.id,), source.at)
         return source.pruned(wanted, stats)

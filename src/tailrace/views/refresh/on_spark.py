@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from tailrace.store import file_lookup, spark_scan
+from tailrace.store import spark_scan
 from tailrace.store.find_rows import Wanted
 from tailrace.store.reader.filters import Known, overlap
 from tailrace.store.runtime import Runtime
@@ -172,8 +172,7 @@ class OnSpark:
             if low > high:
                 return source
         wanted = _Range(column, pa.array([low, high] + ([None] if nulls else []), column.type))
-        with self._runtime.database.read() as connection:
-            stats = file_lookup.file_stats(connection, source.table, (column.id,), source.at)
+        stats = self._runtime.mirror.file_stats(source.table, (column.id,), source.at)
         return source.pruned(wanted, stats)
 
     def close(self) -> None:

@@ -24,7 +24,6 @@ from tailrace.propagation import tables as t
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
 from tailrace.spark_sql import types
-from tailrace.store import lookup
 from tailrace.store.names import is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
@@ -133,9 +132,8 @@ class Refresh:
         """Raise unless the columns that the query uses are those that the view was built on."""
         for table, columns in self._memory["columns"].items():
             schema, plain = split_name(table)
-            with self._runtime.database.read() as connection:
-                at = self._txn.base if is_hidden(plain) else self._job.to
-                info = lookup.find_table(connection, schema, plain, at, self._runtime.tenant)
+            at = self._txn.base if is_hidden(plain) else self._job.to
+            info = self._runtime.mirror.find_table(schema, plain, at, self._runtime.tenant)
             now = {} if info is None else {c.name: c for c in info.columns}
             for name, was in columns.items():
                 column = now.get(name)

@@ -15,7 +15,7 @@ from tailrace.fixes import Action, Fix, Words, in_python
 from tailrace.propagation import joblog, versions
 from tailrace.propagation.job import JobRecord
 from tailrace.spark_sql import types
-from tailrace.store import lookup, spark_scan
+from tailrace.store import spark_scan
 from tailrace.store.names import split_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo
@@ -169,9 +169,8 @@ class _Recompute:
         )
 
     def _stored(self, name: str) -> TableInfo | None:
-        with self._runtime.database.read() as connection:
-            newest = lookup.newest_snapshot(connection)
-            return lookup.find_table(connection, *split_name(name), newest, self._runtime.tenant)
+        mirror = self._runtime.mirror
+        return mirror.find_table(*split_name(name), mirror.newest(), self._runtime.tenant)
 
     def _name(self, frame: DataFrame) -> str:
         name = f"{self._prefix}{len(self._views)}"
