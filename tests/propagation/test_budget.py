@@ -72,19 +72,21 @@ def shop(lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
         yield Shop(lake), Counter(lake, proxy)
 
 
-# Of a commit, and of a refresh that ends no file and replaces no delete file: each of these takes
-# up to two more.
-COMMIT, REFRESH = {"sqlite": 16, "postgres": 19}, {"sqlite": 26, "postgres": 32}
-MORE = 4
+# Of most commits and refreshes; one that ends a file, or finds nothing in memory, takes some more.
+COMMIT, REFRESH = {"sqlite": 16, "postgres": 10}, {"sqlite": 26, "postgres": 23}
+MORE = 5
 
 
 def test_a_small_commit_asks_little(shop: tuple[Shop, Counter], catalog: str) -> None:
     made, counter = shop
     made.commit()
+    asked = []
     for _ in range(10):
         with counter.counted() as counts:
             made.commit()
-        assert counts[0] <= COMMIT[catalog]
+        asked += counts
+    assert sorted(asked)[len(asked) // 2] <= COMMIT[catalog]
+    assert max(asked) <= COMMIT[catalog] + MORE
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -102,5 +104,5 @@ def test_a_small_refresh_asks_little(shop: tuple[Shop, Counter], catalog: str, v
             with counter.counted() as counts:
                 assert node.step() == 1
             asked += counts
-    assert min(asked) <= REFRESH[catalog]
+    assert sorted(asked)[len(asked) // 2] <= REFRESH[catalog]
     assert max(asked) <= REFRESH[catalog] + MORE

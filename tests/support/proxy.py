@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Asks whether the server encrypts, before the first real message.
+_ENCRYPTION = (b"\x04\xd2\x16\x2f", b"\x04\xd2\x16\x30")
+_BEGIN = b"\0BEGIN\0"
 _COMMIT = b"COMMIT\0"  # not "READ COMMITTED"
 
 
@@ -23,13 +26,47 @@ class Lose(Enum):
     REQUEST = "request"  # the server never gets it
 
 
+class _Questions:
+    """Finds in what a client sends where it asks for answers: a query, or the end of several."""
+
+    def __init__(self) -> None:
+        self._rest, self._started, self._begins = b"", False, False
+
+    def read(self, data: bytes) -> int:
+        """How many there are in some more bytes."""
+        self._rest += data
+        asked = 0
+        while True:
+            # A message is its kind, its length and the rest; the first ones have no kind.
+            head = 1 if self._started else 0
+            if len(self._rest) < head + 4:
+                return asked
+            length = int.from_bytes(self._rest[head : head + 4], "big")
+            if len(self._rest) < head + length:
+                return asked
+            if not self._started:
+                self._started = self._rest[4:8] not in _ENCRYPTION
+            else:
+                asked += self._asks()
+            self._rest = self._rest[head + length :]
+
+    def _asks(self) -> bool:
+        kind = self._rest[:1]
+        if kind == b"P":
+            self._begins = self._rest[5:].startswith(_BEGIN)
+        if kind == b"S" and self._begins:  # it goes on with the first statements
+            self._begins = False
+            return False
+        return kind in (b"Q", b"S")
+
+
 class Proxy:
     """Passes bytes between clients and a server."""
 
     def __init__(self, port: int, *, delay: float = 0.0) -> None:
         """`delay` is what a round trip takes longer, in seconds."""
         self._target, self._delay = port, delay
-        self.round_trips = 0  # how often a client sent something after an answer, or at first
+        self.round_trips = 0  # how often a client has asked for answers
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listening.getsockname()[1])
         self._open: set[socket.socket] = set()
@@ -57,23 +94,20 @@ class Proxy:
                     continue
                 with self._lock:
                     self._open |= {client, server}
-                asked = threading.Event()  # set from a question to its answer
                 for source, target, is_client in ((client, server, True), (server, client, False)):
-                    arguments = (source, target, is_client, asked)
+                    arguments = (source, target, is_client)
                     threading.Thread(target=self._pass, args=arguments, daemon=True).start()
 
-    def _pass(
-        self, source: socket.socket, target: socket.socket, is_client: bool, asked: threading.Event
-    ) -> None:
+    def _pass(self, source: socket.socket, target: socket.socket, is_client: bool) -> None:
+        questions = _Questions()
         with suppress(OSError):
             while data := source.recv(65536):
-                if is_client and not asked.is_set():
-                    asked.set()
+                if is_client:
+                    asked = questions.read(data)
                     with self._lock:
-                        self.round_trips += 1
-                    time.sleep(self._delay)
-                elif not is_client:
-                    asked.clear()
+                        self.round_trips += asked
+                    if asked:
+                        time.sleep(self._delay)
                 if is_client and _COMMIT in data and self.lose is not Lose.NOTHING:
                     self._cut(source, target, data)
                     return

@@ -72,6 +72,38 @@ def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
         yield some
 
 
+_SET = sa.text("SELECT set_config(:name, :value, true)")
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(:number), pg_notify(:channel, '')")
+
+
+@contextmanager
+def one_round_trip(connection: sa.Connection) -> Iterator[None]:
+    """Send to PostgreSQL together what the block executes; its results cannot be looked at.
+
+    To be followed at once by a statement of its own: the driver ends this with a message after
+    which PostgreSQL does not put out a session that holds the lock and is silent.
+    """
+    driver: Any = connection.connection.driver_connection
+    if connection.dialect.name != "postgresql":
+        yield
+        return
+    dialect = connection.dialect
+    try:
+        with driver.pipeline():
+            yield
+    except dialect.loaded_dbapi.Error as error:
+        is_disconnect = dialect.is_disconnect(error, driver, None)
+        raise exc.DBAPIError.instance(
+            None,
+            None,
+            error,
+            dialect.loaded_dbapi.Error,
+            hide_parameters=True,
+            connection_invalidated=is_disconnect,
+            dialect=dialect,
+        ) from error
+
+
 class Database:
     """The catalog's database: SQLite in a file, or PostgreSQL."""
 
@@ -217,17 +249,12 @@ class Database:
                     "lock_timeout": self._timeout,
                     "idle_in_transaction_session_timeout": self.commit_timeout,
                 }
-                connection.execute(
-                    sa.select(
-                        *(
-                            sa.func.set_config(name, f"{limit.total_seconds():.3f}s", True)
-                            for name, limit in limits.items()
-                        )
-                    )
-                )
-                # Sent when this transaction commits, not before.
-                lock = sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)
-                connection.execute(sa.select(lock, sa.func.pg_notify(CHANNEL, "")))
+                with one_round_trip(connection):
+                    for name, limit in limits.items():
+                        setting = {"name": name, "value": f"{limit.total_seconds():.3f}s"}
+                        connection.execute(_SET, setting)
+                # The notification is sent when this transaction commits, not before.
+                connection.execute(_LOCK, {"number": _ADVISORY_LOCK, "channel": CHANNEL})
             yield connection
         for listener in list(self._listeners.values()):
             listener()

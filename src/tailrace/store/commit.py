@@ -112,7 +112,7 @@ def commit_callbacks(runtime: TenantRuntime, work: Workspace) -> int:
             newest = lookup.newest_snapshot(connection)
             for call in work.on_commit:
                 call(Commit(connection=connection, snapshot=newest))
-            outcome.enter(connection, runtime, work, newest)
+            connection.execute(outcome.ENTER, outcome.entry(runtime, work, newest))
             runtime.step("rows written")
     except CommitLostError as lost:
         return outcome.settle(runtime, work.id, lost)

@@ -46,11 +46,6 @@ class Writer:
 
     def write(self, tables: Sequence[PreparedTable]) -> int:
         """Write everything; returns the snapshot that it is visible from."""
-        ended = self._new.run(_END, {"id": self._work.id})
-        if ended.rowcount != 1:
-            raise ConflictError(
-                "this transaction was idle for too long and has expired: run it again"
-            )
         if not self._work.needs_snapshot:
             self._complete(self._newest)
             return self._newest
@@ -92,7 +87,12 @@ class Writer:
         schedule(self._connection, files, self._runtime.clock.now())
 
     def _complete(self, snapshot: int) -> None:
-        outcome.enter(self._connection, self._runtime, self._work, snapshot)
+        self._new.later(outcome.ENTER, outcome.entry(self._runtime, self._work, snapshot))
+        self._new.flush()
+        if self._new.run(_END, {"id": self._work.id}).rowcount != 1:
+            raise ConflictError(
+                "this transaction was idle for too long and has expired: run it again"
+            )
         commit = Commit(connection=self._connection, snapshot=snapshot, ids=self._new.ids)
         for call in self._work.on_commit:
             call(commit)

@@ -15,7 +15,7 @@ from tailrace.catalog.database import in_batches
 from tailrace.store import tables as t
 from tailrace.store.files import DataFile, DeleteFile
 from tailrace.store.new_snapshot import NewSnapshot
-from tailrace.store.scheduled_deletion import schedule
+from tailrace.store.scheduled_deletion import SCHEDULE, scheduled
 
 if TYPE_CHECKING:
     from tailrace.store.commit import PreparedTable
@@ -28,6 +28,15 @@ _STATS, _DELETE_FILES = sa.insert(dl.file_column_stats), sa.insert(dl.delete_fil
 _REPLACED = sa.delete(dl.delete_file).where(
     dl.delete_file.c.delete_file_id.in_(sa.bindparam("ids", expanding=True))
 )
+_END = {
+    table: sa.update(table)
+    .where(
+        table.c.data_file_id.in_(sa.bindparam("ids", expanding=True)),
+        table.c.end_snapshot.is_(None),
+    )
+    .values(end_snapshot=sa.bindparam("snapshot", type_=Int))
+    for table in (dl.data_file, dl.delete_file)
+}
 _TOTALS = dl.table_stats.c
 _ROWS, _BYTES = sa.bindparam("rows", type_=Int), sa.bindparam("bytes", type_=Int)
 _ADD_TO_TOTALS = (
@@ -56,7 +65,7 @@ def write_files(
     with_deletes = [file for file in prepared.ended if file.deletes is not None]
     for table, ended in ((dl.data_file, prepared.ended), (dl.delete_file, with_deletes)):
         for some in in_batches(file.id for file in ended):
-            new.end(table, table.c.data_file_id.in_(some))
+            new.later(_END[table], {"ids": some, "snapshot": new.number})
     if prepared.files:
         new.note("inserted_into_table", table_id)
     if prepared.deletes or prepared.ended:
@@ -112,9 +121,9 @@ def _insert_files(
             }
             for s in file.stats
         ]
-    new.run(_DATA_FILES, data_rows)
-    new.run(_STATS, stats_rows)
-    new.run(_OWN_FILES, own_rows)
+    new.later(_DATA_FILES, data_rows)
+    new.later(_STATS, stats_rows)
+    new.later(_OWN_FILES, own_rows)
 
 
 def _delete_files(
@@ -130,8 +139,8 @@ def _delete_files(
     # stays for a while: someone may be reading it.
     replaced = [file.deletes for file, _ in written if file.deletes is not None]
     for old in in_batches(deletes.id for deletes in replaced):
-        new.run(_REPLACED, {"ids": old})
-    schedule(new.connection, [(deletes.id, deletes.path) for deletes in replaced], now)
+        new.later(_REPLACED, {"ids": old})
+    new.later(SCHEDULE, scheduled([(deletes.id, deletes.path) for deletes in replaced], now))
     made, rows = {}, []
     for file, deletes in written:
         number = new.new_file_id()
@@ -160,5 +169,5 @@ def _delete_files(
             count=deletes.count,
             size=deletes.size,
         )
-    new.run(_DELETE_FILES, rows)
+    new.later(_DELETE_FILES, rows)
     return made

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
+from tailrace.catalog.database import one_round_trip
 from tailrace.store import tables as t
 
 # Built once: building a statement costs more than running it.
@@ -48,6 +49,7 @@ class NewSnapshot:
         self.changes_names = False
         self._changes: list[str] = []
         self._altered: list[int] = []
+        self._later: list[tuple[Any, Sequence[dict[str, Any]] | dict[str, Any]]] = []
 
     def new_catalog_id(self, provisional: int) -> int:
         """The id of a schema, table or view."""
@@ -76,6 +78,18 @@ class NewSnapshot:
             return self.connection.execute(statement)
         return self.connection.execute(statement, rows) if rows else None
 
+    def later(self, statement: Any, rows: Sequence[dict[str, Any]] | dict[str, Any]) -> None:
+        """Have a statement executed with others, once nobody needs their results; see `flush`."""
+        if rows:
+            self._later.append((statement, rows))
+
+    def flush(self) -> None:
+        """Execute what was left for later."""
+        with one_round_trip(self.connection):
+            for statement, rows in self._later:
+                self.connection.execute(statement, rows)
+        self._later.clear()
+
     def end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
         """End rows that have not ended; returns how many."""
         ended = self.run(
@@ -87,17 +101,17 @@ class NewSnapshot:
 
     def mark_changed(self, table_id: int) -> None:
         """Note that a table's rows change."""
-        self.run(_MARK_CHANGED, {"number": table_id, "snapshot": self.number})
+        self.later(_MARK_CHANGED, {"number": table_id, "snapshot": self.number})
 
     def mark_altered(self, table_id: int) -> None:
         """Note that a table's columns change, or that it is dropped."""
-        self.run(_MARK_ALTERED, {"number": table_id, "snapshot": self.number})
+        self.later(_MARK_ALTERED, {"number": table_id, "snapshot": self.number})
 
     def write(self, now: datetime) -> None:
-        """Write its own rows, last."""
+        """Write its own rows, after all others."""
         if self._altered or self.changes_names:
             self._schema_version += 1
-        self.run(
+        self.later(
             _VERSIONS,
             [
                 {
@@ -108,7 +122,7 @@ class NewSnapshot:
                 for table_id in self._altered
             ],
         )
-        self.run(
+        self.later(
             _SNAPSHOT,
             {
                 "snapshot_id": self.number,
@@ -119,4 +133,4 @@ class NewSnapshot:
             },
         )
         changes = {"snapshot_id": self.number, "changes_made": ",".join(self._changes)}
-        self.run(_CHANGES, changes)
+        self.later(_CHANGES, changes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,7 +20,7 @@ from tailrace.store.runtime import TenantRuntime
 from tailrace.store.workspace import Workspace
 
 _C = t.commit.c
-_ENTER = sa.insert(t.commit)
+ENTER = sa.insert(t.commit)  # that a transaction has committed
 _BY_ID = sa.select(_C.snapshot).where(
     _C.txn_id == sa.bindparam("id"), _C.tenant == sa.bindparam("owner")
 )
@@ -30,18 +31,15 @@ _BY_KEY = sa.select(_C.snapshot).where(
 _KEPT = timedelta(days=1)
 
 
-def enter(
-    connection: sa.Connection, runtime: TenantRuntime, work: Workspace, snapshot: int
-) -> None:
-    """Note that a transaction has committed."""
-    row = {
+def entry(runtime: TenantRuntime, work: Workspace, snapshot: int) -> dict[str, Any]:
+    """What `ENTER` takes."""
+    return {
         "txn_id": work.id,
         "tenant": runtime.tenant,
         "snapshot": snapshot,
         "idempotency_key": work.idempotency_key,
         "committed_at": runtime.clock.now(),
     }
-    connection.execute(_ENTER, row)
 
 
 def of_transaction(connection: sa.Connection, tenant: str, txn_id: str) -> int | None:

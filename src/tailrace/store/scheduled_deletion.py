@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,17 +17,21 @@ from tailrace.catalog import ducklake as dl
 from tailrace.configuration import Configuration
 from tailrace.store.runtime import Runtime
 
-_SCHEDULE = sa.insert(dl.scheduled_for_deletion)
+SCHEDULE = sa.insert(dl.scheduled_for_deletion)
 
 
 def schedule(connection: sa.Connection, files: Iterable[tuple[int, str]], now: datetime) -> None:
     """Schedule objects for deletion, by the ids of their files and their paths in the lake."""
-    rows = [
+    if rows := scheduled(files, now):
+        connection.execute(SCHEDULE, rows)
+
+
+def scheduled(files: Iterable[tuple[int, str]], now: datetime) -> list[dict[str, Any]]:
+    """What `SCHEDULE` takes."""
+    return [
         {"data_file_id": number, "path": path, "path_is_relative": True, "schedule_start": now}
         for number, path in files
     ]
-    if rows:
-        connection.execute(_SCHEDULE, rows)
 
 
 def is_due(now: datetime, kept: Configuration) -> sa.ColumnElement[bool]:
