@@ -69,7 +69,7 @@ def test_the_command_line_is_advised_in_commands(
     def fail(*_: object, **__: object) -> None:
         raise error_with(action)
 
-    monkeypatch.setattr("tailrace.lake.connect", fail)
+    monkeypatch.setattr("tailrace.parts.catalog_of", fail)
     monkeypatch.setattr("tailrace.cli.printing.say", messages.append)
     monkeypatch.setattr(sys, "argv", ["tailrace", "tables", "--lake", "postgresql://nowhere/x"])
     with pytest.raises(SystemExit) as ended:
