@@ -1,8 +1,9 @@
 """How a workspace becomes a snapshot: first committer wins, and the lock is held briefly.
 
 1. Outside any lock, compare with what was committed from the base to the newest snapshot V
-   (`_Preparation`); at first V is the base, if nothing newer is known: a row we delete that is gone, a key we insert that is there, a table that was
+   (`_Preparation`): a row we delete that is gone, a key we insert that is there, a table that was
    altered or dropped is a ConflictError. Delete files are written on top of the others' deletes.
+   At first V is the base, if nothing newer is known: then there is nothing to compare.
 2. Under the commit lock, see that nothing relevant followed V; if it did, let go and repeat,
    and in the last round do 1 under the lock.
 3. Write the catalog's rows (`commit_rows`) and commit.
