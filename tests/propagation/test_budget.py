@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import database
+from tests.support import small_shop
 from tests.support.proxy import proxy_to
 from tests.support.round_trips import Counter
+from tests.support.small_shop import SmallShop
 from tests.support.steps import stepped_node
 
 if TYPE_CHECKING:
@@ -20,43 +21,14 @@ if TYPE_CHECKING:
 
     from tests.support.lakes import LakeArgs
 
-ROWS, CUSTOMERS = 2000, 100
-ORDERS = {"id": "bigint", "customer": "bigint", "status": "string", "amount": "double"}
-VIEWS = {
-    "a filter": "SELECT id, customer, amount FROM orders WHERE status = 'open'",
-    "a join with sums": """
-        SELECT c.city, count(*) AS orders, sum(o.amount) AS total
-        FROM orders o JOIN customers c ON o.customer = c.id GROUP BY c.city""",
-}
+VIEWS = {"a filter": small_shop.FILTER, "a join with sums": small_shop.JOIN}
 
 
-class Shop:
-    """A table of orders that changes by a few rows at a time."""
-
-    def __init__(self, lake: tailrace.Lake) -> None:
-        self.lake, self.random, self.next = lake, Random(1), ROWS
-        orders = lake.create_table("orders", ORDERS, primary_key="id")
-        orders.append([self.order(number) for number in range(ROWS)])
-        customers = {"id": "bigint", "city": "string"}
-        lake.create_table("customers", customers, primary_key="id").append(
-            [{"id": number, "city": f"city {number % 10}"} for number in range(CUSTOMERS)]
-        )
-
-    def order(self, number: int) -> dict[str, Any]:
-        customer, status = self.random.randrange(CUSTOMERS), self.random.choice(["open", "paid"])
-        return {"id": number, "customer": customer, "status": status, "amount": 1.5}
-
-    def commit(self) -> None:
-        """Append five orders and change one, in a transaction."""
-        with self.lake.transaction() as txn:
-            orders = txn.table("orders")
-            orders.append([self.order(self.next + number) for number in range(5)])
-            orders.upsert([self.order(self.random.randrange(ROWS))])
-        self.next += 5
+Counted = tuple[SmallShop, Counter]
 
 
 @pytest.fixture
-def shop(lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Shop, Counter]]:
+def shop(lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     """A shop, and what is asked of its catalog."""
     # On a slow machine a connection may seem to have been idle, and is checked.
     monkeypatch.setattr(database, "_IDLE", 3600.0)
@@ -69,7 +41,7 @@ def shop(lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
             through = sa.make_url(url).set(port=proxy.port)
             url = through.render_as_string(hide_password=False)
         lake = stack.enter_context(tailrace.connect(url, data=lake_args.data))
-        yield Shop(lake), Counter(lake, proxy)
+        yield SmallShop(lake, orders=2000, customers=100), Counter(lake, proxy)
 
 
 # Of most commits and refreshes; one that ends a file, or finds nothing in memory, takes some more.
@@ -77,7 +49,7 @@ COMMIT, REFRESH = {"sqlite": 16, "postgres": 10}, {"sqlite": 26, "postgres": 23}
 MORE = 5
 
 
-def test_a_small_commit_asks_little(shop: tuple[Shop, Counter], catalog: str) -> None:
+def test_a_small_commit_asks_little(shop: Counted, catalog: str) -> None:
     made, counter = shop
     made.commit()
     asked = []
@@ -90,7 +62,7 @@ def test_a_small_commit_asks_little(shop: tuple[Shop, Counter], catalog: str) ->
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_small_refresh_asks_little(shop: tuple[Shop, Counter], catalog: str, view: str) -> None:
+def test_a_small_refresh_asks_little(shop: Counted, catalog: str, view: str) -> None:
     made, counter = shop
     made.lake.create_view("v", VIEWS[view])
     with stepped_node(made.lake) as node:

@@ -92,6 +92,8 @@ class Proxy:
                 except OSError:  # nobody there
                     client.close()
                     continue
+                for one in (client, server):  # as the client itself does
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._lock:
                     self._open |= {client, server}
                 for source, target, is_client in ((client, server, True), (server, client, False)):
