@@ -111,9 +111,11 @@ class Settings:
                     f"Settings.{field.name} is {what} from {least} to {most}, not {show(value)}"
                 )
 
-    def group_rows(self, *, looked_up: bool) -> int:
-        """Rows of a Parquet row group of a table: one whose rows are looked up by key, or not."""
-        return min(self.row_group_rows, self.keyed_group_rows) if looked_up else self.row_group_rows
+
+def group_rows(settings: Settings, *, looked_up: bool) -> int:
+    """Rows of a Parquet row group of a table: one whose rows are looked up by key, or not."""
+    most = settings.row_group_rows
+    return min(most, settings.keyed_group_rows) if looked_up else most
 
 
 def limits(name: str) -> tuple[Any, Any]:

@@ -294,3 +294,17 @@ def test_parts_that_are_alike_keep_their_columns() -> None:
             f"SELECT id, NULL FROM {counts} UNION ALL SELECT NULL, n FROM {counts}"
         ).fetchall()
     assert sorted(found, key=str) == [(23, None), (28, None), (None, 1), (None, 1)]
+
+
+def test_few_rows_take_one_thread_and_many_take_all() -> None:
+    threads = "SELECT current_setting('threads') AS n FROM t LIMIT 1"
+    kind = {"n": pa.int64()}
+
+    def used(rows: int) -> int:
+        found = execute(threads, kind, {"t": pa.table({"a": range(rows)})}, limit=LIMIT)
+        assert found is not None
+        return int(found["n"][0].as_py())
+
+    assert used(10) == used(100_000) == 1
+    usual = duckdb.execute("SELECT current_setting('threads')").fetchall()[0][0]
+    assert used(100_001) == usual

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
-from tailrace.settings import Settings
+from tailrace.settings import Settings, group_rows
 from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile, Op
 from tailrace.store.images import same_rows
@@ -104,7 +104,7 @@ class Feed:
 
     def cost(self, settings: Settings) -> Cost:
         """What reading it takes; row groups are decoded as a whole, of usually so many rows."""
-        group_rows = settings.group_rows(looked_up=self.table.is_looked_up)
+        usual = group_rows(settings, looked_up=self.table.is_looked_up)
         size = searched = 0
         for delta in self.deltas:
             file = delta.rows.file
@@ -113,17 +113,17 @@ class Feed:
                 searched += file.rows
             else:
                 size += file.size * delta.rows.rows // max(1, file.rows)
-                searched += min(delta.groups(group_rows) * group_rows, file.rows)
+                searched += min(delta.groups(usual) * usual, file.rows)
         return Cost(rows=self.rows, size=size, searched=searched)
 
     def bytes_read(self, settings: Settings) -> int:
         """About how many bytes of Parquet must be read."""
-        group_rows = settings.group_rows(looked_up=self.table.is_looked_up)
+        usual = group_rows(settings, looked_up=self.table.is_looked_up)
         total = 0
         for delta in self.deltas:
             file = delta.rows.file
-            groups = -(-file.rows // group_rows)
-            total += file.size * delta.groups(group_rows) // groups
+            groups = -(-file.rows // usual)
+            total += file.size * delta.groups(usual) // groups
         return total
 
 

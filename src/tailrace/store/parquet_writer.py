@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tailrace.objects import Storage
-from tailrace.settings import Settings
+from tailrace.settings import Settings, group_rows
 from tailrace.spark_sql import types
 from tailrace.store import rows as row_checks
 from tailrace.store import stats
@@ -43,7 +43,7 @@ class FileWriter:
         """Write rows, which must be sorted by the key if there is one, as one or more files."""
         last_key: pa.Table | None = None
         keys = self.table.key_columns
-        pending = _regroup(batches, self.settings.group_rows(looked_up=self.table.is_looked_up))
+        pending = _regroup(batches, group_rows(self.settings, looked_up=self.table.is_looked_up))
         group = next(pending, None)
         while group is not None:
             path = f"{self.table.path}{new_object_name(self.txn_id)}"

@@ -34,8 +34,11 @@ _SHARED_PLANS = "common_subplan"
 # Turns `n + 1 > 0` into `n > -1`: then nothing overflows, and Spark would not be asked.
 _REWRITER = "expression_rewriter"
 _OPTIMIZERS = "SELECT name FROM duckdb_optimizers()"
+# Up to so many rows, a query takes longer with several threads than with one.
+_FEW = 100_000
 _lock = Lock()
-_connections: list[duckdb.DuckDBPyConnection] = []
+# To two databases without tables: one with a single thread, one with as many as there are cores.
+_connections: dict[bool, duckdb.DuckDBPyConnection] = {}
 # The types of a relation's columns, in their order.
 ColumnTypes = dict[str, DataType]
 
@@ -49,7 +52,7 @@ def execute(
     """
     import duckdb
 
-    connection = _cursor()
+    connection = _cursor(few=sum(table.num_rows for table in tables.values()) <= _FEW)
     try:
         for name, table in tables.items():
             connection.register(name, table)
@@ -70,18 +73,18 @@ def execute(
         connection.close()
 
 
-def _cursor() -> duckdb.DuckDBPyConnection:
-    """A connection of its own to the one database of this process, which has no tables."""
+def _cursor(*, few: bool) -> duckdb.DuckDBPyConnection:
+    """A connection of its own to a database of this process, for few rows or many."""
     import duckdb
 
     with _lock:
-        if not _connections:
-            connection = duckdb.connect(":memory:")
+        if few not in _connections:
+            connection = duckdb.connect(":memory:", config={"threads": 1} if few else {})
             _without(connection, _SHARED_PLANS, _REWRITER)
             for statement in (*_SETTINGS, _DIVIDE):
                 connection.execute(statement)
-            _connections.append(connection)
-        return _connections[0].cursor()
+            _connections[few] = connection
+        return _connections[few].cursor()
 
 
 def without_shared_plans(connection: duckdb.DuckDBPyConnection) -> None:
