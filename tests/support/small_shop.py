@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import tailrace
 
-ORDERS = {"id": "bigint", "customer": "bigint", "status": "string", "amount": "double"}
+# Sums of doubles depend on their order: groups that change would be computed from all their rows.
+ORDERS = {"id": "bigint", "customer": "bigint", "status": "string", "amount": "decimal(12,2)"}
 CUSTOMERS = {"id": "bigint", "city": "string"}
 FILTER = "SELECT id, customer, amount FROM orders WHERE status = 'open'"
 JOIN = """
@@ -32,7 +34,9 @@ class SmallShop:
                     "id": pa.array(numbers, pa.int64()),
                     "customer": pa.array([n * 7 % customers for n in numbers], pa.int64()),
                     "status": ["open" if n % 3 else "paid" for n in numbers],
-                    "amount": [n / 8 for n in numbers],
+                    "amount": pa.array([n / 8 for n in numbers], pa.float64()).cast(
+                        pa.decimal128(12, 2)
+                    ),
                 }
             )
         )
@@ -44,7 +48,7 @@ class SmallShop:
         """A row of `orders`."""
         customer = self._random.randrange(self._customers)
         status = self._random.choice(["open", "paid"])
-        return {"id": number, "customer": customer, "status": status, "amount": 1.5}
+        return {"id": number, "customer": customer, "status": status, "amount": Decimal("1.50")}
 
     def commit(self) -> None:
         """Append five orders and change one, in a transaction."""
