@@ -43,6 +43,8 @@ class History:
         self.lakes = [args.connect(clock=self.clock) for _ in range(2)]
         configure(self.lakes[0], snapshot_retention=timedelta(hours=1))
         self.columns = 0
+        # Some ask all the time, others after many changes.
+        self.asks = self.random.choice([0.6, 0.1])
 
     def close(self) -> None:
         for lake in self.lakes:
@@ -51,9 +53,8 @@ class History:
     def change(self) -> None:
         """One change, by either process."""
         lake = self.random.choice(self.lakes)
-        change = self.random.choice(
-            [self.rows] * 6 + [self.table, self.alter, self.view, self.purge]
-        )
+        others = [self.both, self.table, self.alter, self.view, self.purge]
+        change = self.random.choice([self.rows] * 5 + others)
         # What it needs may not be there, or there already.
         with suppress(NotFoundError, tailrace.InvalidError):
             change(lake)
@@ -68,6 +69,14 @@ class History:
                     made.upsert([{"id": i, "v": str(self.random.random())} for i in ids])
                 else:
                     made.delete([{"id": i} for i in ids])
+
+    def both(self, lake: tailrace.Lake) -> None:
+        """One process commits while the other is about to."""
+        name, number = self.random.choice(NAMES), self.random.randrange(1000, 10**9)
+        (other,) = (one for one in self.lakes if one is not lake)
+        with lake.transaction() as txn:
+            txn.table(name).append(some(number))
+            other.table(name).append(some(number + 1))
 
     def table(self, lake: tailrace.Lake) -> None:
         name = self.random.choice(NAMES)
@@ -148,7 +157,7 @@ def check_history(args: LakeArgs, seed: int, changes: int) -> None:
     try:
         for _ in range(changes):
             history.change()
-            if history.random.random() < 0.6:
+            if history.random.random() < history.asks:
                 counted.count("answers of a mirror", history.compare())
     except BaseException as error:
         error.add_note(f"seed {seed}")
@@ -177,6 +186,85 @@ def test_so_it_does_when_it_holds_little(
 @pytest.mark.parametrize("number", range(20))
 def test_it_says_what_the_catalog_says_for_long(lake_args: LakeArgs, number: int) -> None:
     check_history(lake_args, seeds.seed() + 1000 + number, 400)
+
+
+def check_all(lake: tailrace.Lake) -> None:
+    """Ask about every snapshot."""
+    held = lake.runtime.mirror
+    for at in range(held.newest() + 1):
+        with lake.runtime.database.read_at_once() as connection:
+            compare(connection, held, max(0, at - 1), at)
+
+
+def test_files_that_have_ended_are_let_go_of(
+    sqlite_lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_files, "_ENDED", 0)
+    with sqlite_lake_args.connect() as lake, sqlite_lake_args.connect() as other:
+        lake.create_table("a", COLUMNS, primary_key="id")
+        for number in range(6):
+            other.table("a").upsert([{"id": 1, "v": str(number)}])  # ends the file before
+            check_all(lake)
+        table, held = lake.table("a").info, lake.runtime.mirror
+        assert held._files[table.id].weight < 10  # of six files, and their statistics
+
+
+def test_what_a_commit_did_is_taken_over_only_by_who_knows_all_before(
+    sqlite_lake_args: LakeArgs,
+) -> None:
+    with sqlite_lake_args.connect() as lake:
+        lake.create_table("a", COLUMNS, primary_key="id").append(some(1))
+        held, table = lake.runtime.mirror, lake.table("a").info
+        first = held.data_files(table, held.newest())
+        files = held._files[table.id]
+        newer = replace(first[0], id=7, begin=9)
+        files.changed = 8  # by another process
+        files.learn(9, [newer])
+        assert files.covered < 8
+        files.changed = 0
+        files.learn(9, [newer])
+        assert files.covered == 9
+        assert files.at(9) == [*first, newer]
+        files.learn(5, [replace(newer, end=5)])  # what is known by now is newer
+        assert files.covered == 9
+        assert files.at(9) == [*first, newer]
+
+
+def test_a_file_that_has_ended_and_was_purged_before_anybody_asked_is_gone(
+    lake_args: LakeArgs,
+) -> None:
+    clock = MovableClock()
+    with lake_args.connect(clock=clock) as lake, lake_args.connect(clock=clock) as other:
+        configure(lake, snapshot_retention=timedelta(hours=1))
+        lake.create_table("a", COLUMNS, primary_key="id").append(some(1))
+        lake.table("a").to_arrow()
+        other.table("a").upsert(some(1))
+        last = lake.snapshot  # it is told of the change, and does not ask what it was
+        clock.advance(timedelta(hours=2))
+        purged = other.purge()
+        assert (purged.horizon, purged.files) == (last, 1)
+        assert lake.table("a").to_arrow().to_pylist() == some(1)
+        check_newest(lake)
+
+
+def test_what_another_process_has_purged_is_an_error_or_right(lake_args: LakeArgs) -> None:
+    clock = MovableClock()
+    with lake_args.connect(clock=clock) as lake, lake_args.connect(clock=clock) as other:
+        configure(lake, snapshot_retention=timedelta(hours=1))
+        for name in ("a", "b"):
+            other.create_table(name, COLUMNS, primary_key="id").append(some(1))
+        held, then = lake.runtime.mirror, lake.snapshot
+        a, b = (held.find_table("main", name, then) for name in ("a", "b"))
+        assert a is not None
+        assert b is not None
+        known = held.data_files(a, then)
+        for name in ("a", "b"):
+            other.table(name).upsert(some(1))
+        clock.advance(timedelta(hours=2))
+        assert other.purge().horizon > then
+        assert held.data_files(a, then) == known
+        with pytest.raises(NotFoundError, match="was purged"):
+            held.data_files(b, then)  # it is asked for only now
 
 
 # --- seldom asked ------------------------------------------------------------------------------
@@ -308,14 +396,14 @@ def test_a_catalog_that_does_not_answer_leaves_it_as_it_was(
             history.change()
             with monkeypatch.context() as patch:
                 patch.setattr(database, "rows", rows)
-                _until_answered(lambda: compare_newest(history.lakes[0]))
+                _until_answered(lambda: check_newest(history.lakes[0]))
             history.compare()
     finally:
         history.close()
     assert failures > 20
 
 
-def compare_newest(lake: tailrace.Lake) -> None:
+def check_newest(lake: tailrace.Lake) -> None:
     held = lake.runtime.mirror
     at = held.newest()
     with lake.runtime.database.read_at_once() as connection:
