@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -272,16 +273,20 @@ def test_what_another_process_has_purged_is_an_error_or_right(lake_args: LakeArg
 
 @contextmanager
 def statements(lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """All that is asked of the catalog meanwhile."""
-    database, asked = lake.runtime.database, []
+    """All that this thread asks of the catalog meanwhile; there is one for heartbeats, too."""
+    database, asked, own = lake.runtime.database, [], threading.get_ident()
     plain = database.rows
 
+    def note(statement: Any) -> None:
+        if threading.get_ident() == own:
+            asked.append(statement)
+
     def rows(statement: Any, params: Any) -> list[Any]:
-        asked.append(statement)
+        note(statement)
         return plain(statement, params)
 
     def execute(*arguments: Any) -> None:
-        asked.append(arguments[2])
+        note(arguments[2])
 
     with monkeypatch.context() as patch:
         patch.setattr(database, "rows", rows)
