@@ -157,23 +157,26 @@ def _delayed(bench: Bench) -> Iterator[Row]:
 # --- many views ---------------------------------------------------------------------------------
 
 
-def _views(lake: tailrace.Lake, count: int) -> SmallShop:
+def _fresh_views(
+    bench: Bench, stack: ExitStack, count: int
+) -> tuple[SmallShop, Counter, SteppedNode]:
+    """A shop under so many views, all of which change with each order, and their node."""
+    lake, counter = _lake(bench, stack, "SQLite")
     shop = SmallShop(lake, orders=5_000, customers=CUSTOMERS)
     for number in range(count):
         lake.create_view(f"v{number}", f"SELECT id, amount + {number} AS amount FROM orders")
-    return shop
+    node = stack.enter_context(stepped_node(lake))
+    node.until_fresh()
+    return shop, counter, node
 
 
 def _siblings(bench: Bench) -> Iterator[Row]:
     count = bench.size(VIEWS)
     with ExitStack() as stack:
-        lake, counter = _lake(bench, stack, "SQLite")
-        shop = _views(lake, count)
-        node = stack.enter_context(stepped_node(lake))
-        node.until_fresh()
+        shop, counter, node = _fresh_views(bench, stack, count)
         taken = Taken()
         for number in range(4):
-            lake.table("orders").upsert([shop.order(number)])
+            shop.lake.table("orders").upsert([shop.order(number)])
             taken.add(counter, node.until_fresh)
     processor = report.duration(statistics.median(taken.processor[1:]))
     yield report.absolute(
@@ -187,10 +190,7 @@ def _siblings(bench: Bench) -> Iterator[Row]:
 def _busy(bench: Bench) -> Iterator[Row]:
     count = bench.size(BUSY_VIEWS)
     with ExitStack() as stack:
-        lake, _ = _lake(bench, stack, "SQLite")
-        shop = _views(lake, count)
-        node = stack.enter_context(stepped_node(lake))
-        node.until_fresh()
+        shop, _, node = _fresh_views(bench, stack, count)
         began, refreshes = time.perf_counter(), 0
         while time.perf_counter() - began < BUSY_SECONDS:
             shop.commit()

@@ -13,6 +13,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -158,7 +159,7 @@ class Database:
         )
         event.listen(engine, "handle_error", _refuse_value)
         event.listen(engine, "checkin", _note_use)
-        event.listen(engine, "checkout", _check_unless_used)
+        event.listen(engine, "checkout", partial(_check_unless_used, engine.dialect))
         return engine
 
     @property
@@ -366,14 +367,13 @@ def _note_use(_connection: Any, record: Any) -> None:
     record.info["used"] = time.monotonic()
 
 
-def _check_unless_used(connection: Any, record: Any, _proxy: Any) -> None:
+def _check_unless_used(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) -> None:
     """Ask a connection that was idle whether its server is there; the pool replaces it if not."""
     used = record.info.get("used")
     if used is None or time.monotonic() - used < _IDLE:
         return
     try:
-        connection.execute("SELECT 1")
-        connection.rollback()
+        dialect.do_ping(connection)
     except Exception as error:  # whatever it is, the connection is of no use
         raise exc.DisconnectionError("the server has gone") from error
 

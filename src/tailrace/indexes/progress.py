@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
 from tailrace.indexes import tables as t
 from tailrace.propagation import tables as pt
 from tailrace.propagation.freshness import is_fresh
 from tailrace.store import tables as st
+from tailrace.store.lookup import NEWEST, OLDEST
 from tailrace.store.runtime import Runtime
 
 _PROGRESS = (
@@ -20,8 +20,8 @@ _PROGRESS = (
         pt.job.c.dropped_at,
         st.own_table.c.last_change_snapshot.label("changed"),
         st.own_table.c.last_alter_snapshot.label("altered"),
-        sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery().label("oldest"),
-        sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery().label("newest"),
+        OLDEST.label("oldest"),
+        NEWEST.label("newest"),
         sa.select(sa.func.max(t.segment.c.segment_id))
         .where(t.segment.c.job_id == pt.job.c.job_id)
         .scalar_subquery()

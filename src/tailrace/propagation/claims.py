@@ -13,7 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int, Text
 from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
@@ -21,14 +20,15 @@ from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
 from tailrace.propagation.job_rows import ENDED, FAILED, from_row, to_row
 from tailrace.propagation.joblog import next_number, write
+from tailrace.store.lookup import OLDEST
 
 _J = t.job.c
 
 
 # Built once: every iteration runs them.
-_TO_CLAIM = sa.select(
-    t.job, sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery().label("oldest")
-).where(_J.job_id.in_(sa.bindparam("ids", expanding=True)))
+_TO_CLAIM = sa.select(t.job, OLDEST.label("oldest")).where(
+    _J.job_id.in_(sa.bindparam("ids", expanding=True))
+)
 _CLAIMED = sa.bindparam("claimed", type_=Int)
 _CLAIM = (
     sa.update(t.job)

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from tailrace.catalog.database import in_batches
 from tailrace.propagation import tables as t
-from tailrace.propagation.joblog import next_number
 
 _RECORD = sa.insert(t.iteration)
 _SUMS = ("seconds", "rows_read", "bytes_read", "rows_written", "bytes_written")
@@ -61,13 +60,11 @@ class Usage:
     bytes_written: int
 
 
-def record(connection: sa.Connection, done: Iteration, number: int | None = None) -> None:
-    """Enter an iteration; `number` is a new one of the sequence of iterations, if there is one."""
+def record(connection: sa.Connection, done: Iteration, number: int) -> None:
+    """Enter an iteration; `number` is a new one of the sequence of iterations."""
     values = {f.name: getattr(done, f.name) for f in fields(done)}
     values["sources"] = json.dumps(done.sources)
     values["day"] = done.ended_at.astimezone(UTC).date().isoformat()
-    if number is None:
-        number = next_number(connection, "iteration")
     connection.execute(_RECORD, {"iteration_id": number, **values})
 
 

@@ -235,7 +235,8 @@ class Iterations:
                 repeats=_repeats(claim.job),
             )
             if entered:
-                history.record(connection, record)
+                number = joblog.next_number(connection, "iteration")
+                history.record(connection, record, number)
         execution.claims.pop(claim.job.id, None)
         if entered:
             execution.failures += 1

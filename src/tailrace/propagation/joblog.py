@@ -14,7 +14,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
 from tailrace.catalog.database import in_batches
 from tailrace.catalog.metadata import own_metadata
@@ -22,6 +21,7 @@ from tailrace.propagation import tables as t
 from tailrace.propagation.job import Job, JobError, JobRecord, LastRun, NewJob, State
 from tailrace.propagation.job_rows import from_row, to_row
 from tailrace.store import tables as st
+from tailrace.store.lookup import NEWEST, OLDEST
 from tailrace.store.names import fold
 
 _J = t.job.c
@@ -42,8 +42,6 @@ class News:
 
 
 _CHANGED = st.own_table.c
-_OLDEST = sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery()
-_NEWEST = sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery()
 # Written jobs, then the rest, once for each table that has changed, or once.
 _NEWS: sa.CompoundSelect[Any] = sa.union_all(
     sa.select(
@@ -56,8 +54,8 @@ _NEWS: sa.CompoundSelect[Any] = sa.union_all(
     ).where(_J.lsn > sa.bindparam("lsn", type_=Int)),
     sa.select(
         *(sa.null().label(column.name) for column in t.job.c),
-        _OLDEST,
-        _NEWEST,
+        OLDEST,
+        NEWEST,
         t.counter.c.value,
         _CHANGED.table_id,
         _CHANGED.last_change_snapshot,
@@ -252,14 +250,6 @@ def _read_with_sources(
 # Built once: every write runs it.
 _COUNT = (
     sa.update(t.counter)
-    .where(t.counter.c.name == sa.bindparam("which"))
-    .values(value=t.counter.c.value + sa.bindparam("many", type_=Int))
-    .returning(t.counter.c.value)
-)
-
-
-_COUNT_ALL = (
-    sa.update(t.counter)
     .where(t.counter.c.name.in_(sa.bindparam("which", expanding=True)))
     .values(value=t.counter.c.value + sa.bindparam("many", type_=Int))
     .returning(t.counter.c.name, t.counter.c.value)
@@ -268,12 +258,12 @@ _COUNT_ALL = (
 
 def next_number(connection: sa.Connection, name: str, count: int = 1) -> int:
     """The next number of a sequence, never given twice; with a count, the last of so many."""
-    return int(connection.execute(_COUNT, {"which": name, "many": count}).scalar_one())
+    return int(connection.execute(_COUNT, {"which": [name], "many": count}).one().value)
 
 
 def next_numbers(connection: sa.Connection, *names: str, count: int) -> Iterator[tuple[int, ...]]:
     """The next numbers of several sequences at once, so many of each, in step."""
-    rows = connection.execute(_COUNT_ALL, {"which": names, "many": count})
+    rows = connection.execute(_COUNT, {"which": names, "many": count})
     last: dict[str, int] = {row.name: row.value for row in rows}
     return zip(*(range(last[name] - count + 1, last[name] + 1) for name in names), strict=True)
 

@@ -30,11 +30,10 @@ from tailrace.propagation.job import Job, JobError, State, Work
 from tailrace.propagation.job_cache import Entry, GroupKey, JobCache, group_key
 from tailrace.propagation.plan import Rules, plan_group
 from tailrace.propagation.trigger import Unknown
+from tailrace.store.lookup import NO_SNAPSHOT
 from tailrace.store.runtime import Runtime
 
 log = get_logger("tailrace.runner")
-
-_NO_SNAPSHOT = 2**62  # nothing changes after it
 
 
 class Runner:
@@ -113,7 +112,7 @@ class Runner:
     def _read(self, connection: sa.Connection, *, full: bool) -> None:
         """Bring the cache up to date. Everything is read before anything is applied."""
         cache = self.cache
-        since = cache.snapshot if cache.snapshot >= 0 else _NO_SNAPSHOT
+        since = cache.snapshot if cache.snapshot >= 0 else NO_SNAPSHOT
         news = joblog.news(connection, since, cache.lsn)
         jobs = joblog.with_sources(connection, news.jobs, cache.job)
         gone: list[int] = []

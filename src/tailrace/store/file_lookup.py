@@ -15,7 +15,7 @@ from tailrace.catalog.columns import Int
 from tailrace.catalog.database import Database, in_batches
 from tailrace.store import tables as t
 from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
-from tailrace.store.lookup import visible
+from tailrace.store.lookup import OLDEST, visible
 from tailrace.store.schema import TableInfo
 
 # Built once: building a statement costs more than running it.
@@ -101,8 +101,7 @@ _SINCE = sa.bindparam("since", type_=Int)
 
 def _with_oldest(*files: sa.Select[Any]) -> sa.CompoundSelect[Any]:
     """Those files, and a row more, without an id: the oldest snapshot in place of the key."""
-    oldest = sa.select(sa.func.min(dl.snapshot.c.snapshot_id)).scalar_subquery()
-    last = sa.select(*(oldest if c is t.own_file.c.file_key else sa.null() for c in _COLUMNS))
+    last = sa.select(*(OLDEST if c is t.own_file.c.file_key else sa.null() for c in _COLUMNS))
     return sa.union_all(*files, last)
 
 

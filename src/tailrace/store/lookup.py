@@ -46,6 +46,9 @@ def same_name(column: sa.Column[Any], name: str | sa.BindParameter[str]) -> sa.C
 
 _NEWEST = sa.select(sa.func.max(dl.snapshot.c.snapshot_id))
 _OLDEST = sa.select(sa.func.min(dl.snapshot.c.snapshot_id))
+# The numbers of these snapshots, within other statements.
+NEWEST, OLDEST = _NEWEST.scalar_subquery(), _OLDEST.scalar_subquery()
+NO_SNAPSHOT = 2**62  # nothing ever changes after it
 _SNAPSHOT = sa.select(dl.snapshot.c.snapshot_id).where(dl.snapshot.c.snapshot_id == _AT)
 
 
@@ -190,12 +193,6 @@ def tables_there(connection: sa.Connection, at: int, ids: Iterable[int]) -> set[
             sa.select(c.table_id).where(c.table_id.in_(some), visible(dl.table, at))
         ).scalars()
     }
-
-
-def table_exists(connection: sa.Connection, schema: str, name: str, at: int, tenant: str) -> bool:
-    """Whether a tenant has a table of that name at a snapshot."""
-    row = connection.execute(_TABLE_BY_NAME, {"schema": schema, "name": name, "at": at}).first()
-    return row is not None and row.tenant == tenant
 
 
 def list_schemas(connection: sa.Connection, at: int, tenant: str) -> list[str]:

@@ -31,6 +31,7 @@ from tailrace.store import file_lookup, lookup
 from tailrace.store import tables as t
 from tailrace.store.file_lookup import Stats
 from tailrace.store.files import DataFile
+from tailrace.store.lookup import NEWEST, NO_SNAPSHOT, OLDEST
 from tailrace.store.schema import TableInfo
 from tailrace.store.table_files import TableFiles
 from tailrace.store.view import ViewInfo
@@ -47,8 +48,6 @@ _MOST_SPANS = 1000
 
 _S, _CHANGED = dl.snapshot.c, t.own_table.c
 _KNOWN = sa.bindparam("known", type_=Int)
-_NEWEST = sa.select(sa.func.max(_S.snapshot_id)).scalar_subquery()
-_OLDEST = sa.select(sa.func.min(_S.snapshot_id)).scalar_subquery()
 _KNOWN_TIME = sa.select(_S.snapshot_time).where(_S.snapshot_id == _KNOWN).scalar_subquery()
 # The newest snapshot, once for each table that has changed since the known one, or once.
 _FOLLOW = (
@@ -56,17 +55,16 @@ _FOLLOW = (
         _S.snapshot_id.label("newest"),
         _S.snapshot_time.label("time"),
         _S.schema_version.label("version"),
-        _OLDEST.label("oldest"),
+        OLDEST.label("oldest"),
         _KNOWN_TIME.label("known_time"),
         _CHANGED.table_id,
         _CHANGED.last_change_snapshot.label("changed"),
     )
     .select_from(dl.snapshot)
     .outerjoin(t.own_table, _CHANGED.last_change_snapshot > _KNOWN)
-    .where(_S.snapshot_id == _NEWEST)
+    .where(_S.snapshot_id == NEWEST)
     .limit(_MOST_CHANGED)
 )
-_NOTHING_YET = 2**62  # no snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,13 +127,9 @@ class Mirror:
         self.check(at)
         return at
 
-    def has(self, at: int) -> bool:
-        """Whether a snapshot is there, and so all later ones."""
-        return self._is_known(at)
-
     def check(self, at: int) -> None:
         """Refuse a snapshot that does not exist, as `lookup.check_snapshot`."""
-        if not self._is_known(at):
+        if not self.has(at):
             self.read_at(at, lambda _: None)
 
     def read_at(self, at: int, read: Callable[[sa.Connection], T]) -> T:
@@ -150,8 +144,8 @@ class Mirror:
             if self._head is not None:
                 self._head = replace(self._head, confirmed=-inf)
 
-    def _is_known(self, at: int) -> bool:
-        """Whether a snapshot is there, as far as is known."""
+    def has(self, at: int) -> bool:
+        """Whether a snapshot is there, and so all later ones, as far as is known."""
         if isinstance(at, bool) or not isinstance(at, int):
             return False
         head = self._head
@@ -173,7 +167,7 @@ class Mirror:
             if self._done <= asked or self._head is None:
                 self._begun += 1
                 begun, now, known = self._begun, self._now(), self._head
-                values = {"known": _NOTHING_YET if known is None else known.newest}
+                values = {"known": NO_SNAPSHOT if known is None else known.newest}
                 self._apply(self._database.rows(_FOLLOW, values), known, now)
                 self._done = begun
             head = self._head
@@ -231,7 +225,7 @@ class Mirror:
         )
 
     def _find(self, key: tuple[Hashable, ...], at: int, read: Callable[[sa.Connection], T]) -> T:
-        if not self._is_known(at):
+        if not self.has(at):
             return self.read_at(at, read)
         with self._lock:
             spans, named = self._spans, self._named
@@ -309,7 +303,7 @@ class Mirror:
         read: Callable[[sa.Connection], T],
     ) -> T:
         """What the files in memory say of a range, or else the catalog."""
-        if self._is_known(since) and self._is_known(until):
+        if self.has(since) and self.has(until):
             with self._lock:
                 assert self._head is not None
                 newest = self._head.newest

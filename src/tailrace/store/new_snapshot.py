@@ -16,11 +16,10 @@ from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
 from tailrace.catalog.database import one_round_trip
 from tailrace.store import tables as t
+from tailrace.store.lookup import NEWEST
 
 # Built once: building a statement costs more than running it.
-_NEWEST = sa.select(dl.snapshot).where(
-    dl.snapshot.c.snapshot_id == sa.select(sa.func.max(dl.snapshot.c.snapshot_id)).scalar_subquery()
-)
+_NEWEST = sa.select(dl.snapshot).where(dl.snapshot.c.snapshot_id == NEWEST)
 _SNAPSHOT, _CHANGES = sa.insert(dl.snapshot), sa.insert(dl.snapshot_changes)
 _VERSIONS = sa.insert(dl.schema_versions)
 _TABLE_ID = sa.bindparam("number", type_=Int)

@@ -75,7 +75,7 @@ def _question(now: datetime, kept: Configuration) -> sa.Select[int, bool]:
     # The oldest may go when the next one is old enough to be what time travel finds.
     second = sa.select(s.snapshot_time).order_by(s.snapshot_id).offset(1).limit(1)
     return sa.select(
-        sa.select(sa.func.min(s.snapshot_id)).scalar_subquery(),
+        lookup.OLDEST,
         sa.or_(
             second.scalar_subquery() <= cutoff,
             sa.exists().where(t.task.c.kind == KIND),

@@ -1,7 +1,7 @@
 """The files of one table, held in memory: what began and ended, for all snapshots from one on.
 
-Always true: it is asked about snapshots from `floor` to `covered` only, and answers as
-`file_lookup` would from the catalog. What a purge has taken is below the floor.
+Always true: of the snapshots from `floor` on that are known, it says what `file_lookup` would read
+from the catalog. What a purge has taken is below the floor.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from tailrace.arguments import checked
 from tailrace.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
@@ -26,9 +25,6 @@ from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.row_changes import RowChanges
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.workspace import Commit, Workspace
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True)
