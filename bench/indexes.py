@@ -21,7 +21,7 @@ import tailrace
 from bench import report, timing
 from bench.bench import Bench
 from bench.report import Row
-from tailrace.indexes.vectors.load_faiss import faiss  # with the code that suits the processor
+from tailrace.indexes.vectors.comparison import faiss  # with the code that suits the processor
 
 TEXTS, VECTORS, DIMENSION = 500_000, 200_000, 128
 SEARCHED, TAIL, CHANGED = 200_000, 10_000, 1_000

@@ -20,8 +20,8 @@ from tailrace.closing import Closing
 from tailrace.configuration import Configuration, changed
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
-from tailrace.indexes.kinds import KINDS
-from tailrace.indexes.layer import IndexLayer
+from tailrace.indexes.definition import KINDS
+from tailrace.indexes.segment import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.parts import CATALOG_PARTS
 from tailrace.propagation import purging
@@ -339,10 +339,10 @@ class Lake(Closing):
 
     @cached_property
     def _indexes(self) -> Indexes:
-        from tailrace.indexes.cache import SegmentCache
         from tailrace.indexes.index import Context
         from tailrace.indexes.indexes import Indexes
         from tailrace.indexes.reader import Opener
+        from tailrace.indexes.segment_files import SegmentCache
 
         runtime = self._runtime
         cache = SegmentCache(limit=runtime.settings.cache_bytes)

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tailrace
-from tailrace.indexes.definition import Definition, NewIndex, define
-from tailrace.indexes.kinds import KINDS
+from tailrace.indexes.definition import KINDS, Definition, NewIndex, define
 from tailrace.indexes.text.kind import TextOptions
 from tailrace.indexes.vectors.kind import VectorOptions
 from tailrace.spark_sql.types import list_of

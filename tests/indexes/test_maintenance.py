@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailrace.indexes.definition import Definition
+from tailrace.indexes.definition import KINDS, Definition
 from tailrace.indexes.index_snapshot import IndexSnapshot, live_rows
-from tailrace.indexes.kinds import KINDS
 from tailrace.indexes.maintenance import next_rebuild
 from tailrace.indexes.segment import Centroids, Parts, Segment
 from tailrace.indexes.text.kind import TextOptions

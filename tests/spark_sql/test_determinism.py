@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 
 import tailrace
-from tailrace.indexes.table_rows import is_deterministic
+from tailrace.indexes.index_snapshot import is_deterministic
 from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tailrace.errors import InvalidError
-from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Opener
+from tailrace.indexes.segment_files import SegmentCache
 from tailrace.spark_sql.types import spark_schema
 from tailrace.store.runtime import Runtime
 

@@ -18,13 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.indexes.archive import write_archive
-from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.kind import SegmentWriter
 from tailrace.indexes.row_addresses import NAME as ROWS
 from tailrace.indexes.row_addresses import key_name, write_rows
 from tailrace.indexes.segment import Centroids, Segment
+from tailrace.indexes.segment_files import SegmentCache, write_archive
 from tailrace.objects import Storage
 from tailrace.store.parquet_writer import new_object_name
 from tailrace.store.reader.batches import read

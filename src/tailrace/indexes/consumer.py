@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import InvalidError
 from tailrace.indexes import segment as segments
 from tailrace.indexes.build import Builder, build
-from tailrace.indexes.definition import Definition
-from tailrace.indexes.kinds import KINDS
+from tailrace.indexes.definition import KINDS, Definition
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.propagation.job import RunKind

@@ -9,8 +9,12 @@ from typing import Any
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.indexes.kind import IndexKind
-from tailrace.indexes.kinds import KINDS
+from tailrace.indexes.text.kind import FullText
+from tailrace.indexes.vectors.kind import Vector
 from tailrace.store.schema import Column, TableInfo
+
+# The kinds of indexes that there are, by their names.
+KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (FullText(), Vector())}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,11 @@ from tailrace.arguments import Name, Seconds, checked, show
 from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.index_snapshot import index_at
+from tailrace.indexes.index_snapshot import index_at, is_deterministic, matching_rows
 from tailrace.indexes.maintenance import Maintenance
-from tailrace.indexes.progress import Progress, progress_of
 from tailrace.indexes.reader import Opener, Reader
 from tailrace.indexes.results import Found, to_table
-from tailrace.indexes.status import IndexStatus, status_of
-from tailrace.indexes.table_rows import is_deterministic, matching_rows
+from tailrace.indexes.status import IndexStatus, Progress, progress_of, status_of
 from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus

@@ -6,14 +6,21 @@ Always true: it is complete and never changes. Rows that were deleted up to the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from tailrace.errors import NotFoundError, UnavailableError
+from sqlglot.errors import SqlglotError
+
+from tailrace import spark_sql
+from tailrace.arguments import show
+from tailrace.errors import InvalidError, NotFoundError, UnavailableError
 from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.indexes.segment import Parts, Segment, parts_at
+from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
+from tailrace.store import predicate
 from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile
 from tailrace.store.positions import Positions
@@ -119,3 +126,31 @@ def live_rows(snapshot: IndexSnapshot) -> dict[int, float]:
         segment.id: sum(rows * share(segment, key) for key, rows in segment.files.items())
         for segment in snapshot.parts.segments
     }
+
+
+def matching_rows(runtime: Runtime, snapshot: IndexSnapshot, where: object) -> RowSet:
+    """The rows that a condition is true of."""
+    if not isinstance(where, str) or not where.strip():
+        raise InvalidError(f"where is a condition in Spark SQL, not {show(where)}")
+
+    def stats(columns: Iterable[int]) -> Any:
+        return runtime.mirror.file_stats(snapshot.table, tuple(columns), snapshot.at)
+
+    return predicate.matching(runtime, snapshot.scan, where, stats)
+
+
+def is_deterministic(where: str) -> bool:
+    """Whether a condition is true of the same rows whenever it is evaluated."""
+    try:
+        tree = spark_sql.parse_one(where)
+    except SqlglotError:
+        # Spark may know better, as of a column called desc.
+        return _words(where).isdisjoint(NONDETERMINISTIC | MOMENT | SESSION)
+    return next(nondeterministic_calls(tree), None) is None
+
+
+def _words(where: str) -> set[str]:
+    try:
+        return {token.text.casefold() for token in spark_sql.tokenize(where)}
+    except SqlglotError as error:
+        raise InvalidError(f"cannot read the condition {show(where)}") from error

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
-from tailrace.indexes.definition import NewIndex, define
-from tailrace.indexes.fusion import rank_fusion
+from tailrace.indexes.definition import KINDS, NewIndex, define
 from tailrace.indexes.index import (
     MOST,
     Context,
@@ -19,9 +18,7 @@ from tailrace.indexes.index import (
     check_freshness,
     check_limit,
 )
-from tailrace.indexes.kinds import KINDS
-from tailrace.indexes.results import Found, to_table
-from tailrace.indexes.table_rows import read_rows
+from tailrace.indexes.results import Found, rank_fusion, read_rows, to_table
 from tailrace.indexes.text.kind import FullText
 from tailrace.indexes.vectors.kind import Vector
 from tailrace.propagation import joblog

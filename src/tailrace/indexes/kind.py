@@ -1,8 +1,8 @@
 """What a kind of index is: how it is defined, built, searched and maintained.
 
-A kind is a folder with a `kind.py`, and an entry in `kinds`. What is the same for all of them
-(segments, row addresses, deletes, freshness, merges) is written once, in this folder, and asks the
-kind for the rest. Importing a kind is cheap: tantivy and faiss are imported by the methods that
+A kind is a folder with a `kind.py`, and an entry in `definition.KINDS`. What is the same for all of
+them (segments, row addresses, deletes, freshness, merges) is written once, in this folder, and asks
+the kind for the rest. Importing a kind is cheap: tantivy and faiss are imported by the methods that
 need them.
 """
 
@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
+
+from tailrace.arguments import show
+from tailrace.errors import InvalidError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
     from tailrace.store.schema import Column, TableInfo
     from tailrace.store.transaction import Transaction
 
-    # By position in a segment: rows that a search must not find.
     Hidden = npt.NDArray[np.bool_]
+
 
 # A row that was found: its score, the number of its segment, and its position there.
 Hit = tuple[float, int, int]
@@ -189,3 +192,30 @@ class IndexKind(ABC):
         temporary: Callable[[], Path],
     ) -> Searcher:
         """Searches opened segments; `temporary` makes a directory on their disk."""
+
+
+def one_of(name: str, value: object, known: Sequence[str]) -> str:
+    """A text, in small letters, that is one of those that are known."""
+    folded = value.casefold() if isinstance(value, str) else None
+    if folded not in known:
+        raise InvalidError(f"{name} is one of {', '.join(known)}, not {show(value)}")
+    return str(folded)
+
+
+def flag(name: str, value: object) -> bool:
+    """A truth value, also as SQL writes it."""
+    if isinstance(value, str) and value.casefold() in ("true", "false"):
+        return value.casefold() == "true"
+    if not isinstance(value, bool):
+        raise InvalidError(f"{name} is true or false, not {show(value)}")
+    return value
+
+
+def number(name: str, value: object) -> float:
+    """A number, also as text."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError  # noqa: TRY301  (as of anything else that is no number)
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidError(f"{name} is a number, not {show(value)}") from None

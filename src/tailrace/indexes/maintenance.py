@@ -17,12 +17,12 @@ import sqlalchemy as sa
 from tailrace.errors import ConflictError, NotFoundError
 from tailrace.indexes import segment as segments
 from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, Builder, build
-from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.index_snapshot import IndexSnapshot, index_at, live_rows
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.row_addresses import RowAddresses
 from tailrace.indexes.segment import Centroids, Segment
+from tailrace.indexes.segment_files import SegmentCache
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.store.positions import NONE

@@ -18,14 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.indexes.archive import fetch_archive
 from tailrace.indexes.build import Builder
-from tailrace.indexes.cache import SegmentCache
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.kind import Hit, Searcher
 from tailrace.indexes.row_addresses import RowAddresses, RowSet
 from tailrace.indexes.segment import Centroids, Segment
+from tailrace.indexes.segment_files import SegmentCache, fetch_archive
 from tailrace.lru import LruCache
 from tailrace.objects import Storage
 from tailrace.store.schema import Column

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.arguments import checked, show
 from tailrace.errors import InvalidError
+from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Hits, Reader
-from tailrace.indexes.table_rows import read_rows
+from tailrace.store.parallel import each
+from tailrace.store.reader.batches import read_rows as read_range
+from tailrace.store.reader.row_range import RowRange
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import TableInfo
+from tailrace.store.schema import Column, TableInfo
 
 SCORE, HIGHLIGHT = "score", "highlight"
 # What the schema of a result says of it.
@@ -97,3 +103,50 @@ def as_of(result: pa.Table) -> int:
 def is_stale(result: pa.Table) -> bool:
     """Whether a search with `stale_ok` gave less than it was asked for."""
     return bool((result.schema.metadata or {}).get(IS_STALE) == b"true")
+
+
+# How slowly a rank counts less further down; the constant of the paper that proposed it.
+_CONSTANT = 60
+
+Numbers = npt.NDArray[np.int64]
+
+
+def rank_fusion(
+    lists: Sequence[Hits], limit: int
+) -> tuple[Numbers, Numbers, npt.NDArray[np.float64]]:
+    """Files, positions and scores of the best rows, by reciprocal rank fusion.
+
+    Scores of text and of vectors cannot be compared; ranks can. Rows with equal scores come in the
+    order of their addresses, so that a repeated search gives the same result.
+    """
+    scores: dict[tuple[int, int], float] = {}
+    for hits in lists:
+        addresses = zip(hits.files.tolist(), hits.positions.tolist(), strict=True)
+        for rank, address in enumerate(addresses, 1):
+            scores[address] = scores.get(address, 0.0) + 1 / (_CONSTANT + rank)
+    best = sorted(scores, key=lambda address: (-scores[address], address))[:limit]
+    files = np.array([file for file, _ in best], np.int64)
+    positions = np.array([position for _, position in best], np.int64)
+    return files, positions, np.array([scores[address] for address in best])
+
+
+def read_rows(
+    runtime: Runtime, snapshot: IndexSnapshot, hits: Hits, columns: Sequence[Column]
+) -> pa.Table:
+    """Columns of the rows that were found, in their order; only their row groups are read."""
+    unique = list({column.id: column for column in columns}.values())
+    schema = pa.schema([(column.name, column.type) for column in unique])
+    keys = np.unique(hits.files)
+
+    def read(key: int) -> tuple[Any, pa.Table]:
+        own = np.flatnonzero(hits.files == key)
+        order = np.argsort(hits.positions[own], kind="stable")
+        some = RowRange.at(snapshot.files[int(key)], hits.positions[own][order])
+        return own[order], read_range(runtime.storage, some, unique).cast(schema)
+
+    parts = each(read, list(keys))
+    if not parts:
+        return schema.empty_table()
+    ranks = np.concatenate([ranks for ranks, _ in parts])
+    rows = pa.concat_tables([rows for _, rows in parts])
+    return rows.take(pa.array(np.argsort(ranks, kind="stable")))

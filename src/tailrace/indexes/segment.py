@@ -3,13 +3,14 @@
 Always true: an index at snapshot s of its table consists of the segments with begin <= s < end.
 A segment has rows of some data files: each row that can be found is in exactly one segment of the
 index at a snapshot. Segments don't know which rows were deleted since: the table's own delete files
-do, for every snapshot.
+do, for every snapshot. A segment or a set of centroids leaves the catalog in the commit after which
+no snapshot shows it, and only then can its object be deleted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,8 @@ from tailrace.errors import ConflictError
 from tailrace.indexes import tables as t
 from tailrace.propagation import tables as pt
 from tailrace.store import lookup
+from tailrace.store.layer import Layer, UnusedObject
+from tailrace.store.runtime import Runtime
 from tailrace.store.scheduled_deletion import schedule
 
 _S, _C = t.segment.c, t.centroids.c
@@ -179,3 +182,38 @@ def end_all(connection: sa.Connection, job_id: int, at: int, now: datetime) -> N
     """End all segments of an index."""
     query = sa.select(_S.segment_id).where(_S.job_id == job_id, _S.end_snapshot.is_(None))
     end(connection, connection.execute(query).scalars().all(), at, now)
+
+
+class IndexLayer(Layer):
+    """The objects of indexes, as the store meets them."""
+
+    def objects_in_use(self, connection: sa.Connection, paths: Collection[str]) -> Iterator[str]:
+        for table in (t.segment, t.centroids):
+            query = sa.select(table.c.path).where(table.c.path.in_(paths))
+            yield from connection.execute(query).scalars().all()
+
+    def purging(
+        self, _runtime: Runtime, connection: sa.Connection, horizon: int
+    ) -> Iterable[UnusedObject]:
+        """Segments that no snapshot shows any more, or whose index was dropped."""
+        own, newer = t.centroids.c, t.centroids.alias()
+        # Of centroids, those that no segment is divided by, but for the newest.
+        unused = sa.and_(
+            sa.exists().where(
+                newer.c.job_id == own.job_id, newer.c.centroids_id > own.centroids_id
+            ),
+            ~sa.exists().where(t.segment.c.centroids == own.centroids_id),
+        )
+        ended = t.segment.c.end_snapshot <= horizon
+        return [*_take(connection, t.segment, ended), *_take(connection, t.centroids, unused)]
+
+
+def _take(
+    connection: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]
+) -> list[UnusedObject]:
+    """Delete the rows of objects that are not needed; returns those objects."""
+    is_there = sa.exists().where(pt.job.c.job_id == table.c.job_id, pt.job.c.dropped_at.is_(None))
+    (number,) = table.primary_key.columns
+    statement = sa.delete(table).where(sa.or_(~is_there, condition))
+    gone = connection.execute(statement.returning(number, table.c.path, table.c.size_bytes))
+    return [UnusedObject(id=-row[0], path=row[1], size=row[2]) for row in gone if row[1]]

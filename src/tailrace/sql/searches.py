@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.indexes.kinds import KINDS
+from tailrace.indexes.definition import KINDS
 from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.fixes import in_sql
 from tailrace.sql.literals import NotALiteralError, value_of

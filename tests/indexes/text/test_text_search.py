@@ -129,10 +129,10 @@ def test_without_positions_there_are_no_phrases(sqlite_lake: tailrace.Lake) -> N
 def test_parts_that_tantivy_merges_out_of_order(
     sqlite_lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tailrace.indexes.cache import default_directory
-    from tailrace.indexes.text import writer
+    from tailrace.indexes.segment_files import default_directory
+    from tailrace.indexes.text import files
 
-    monkeypatch.setattr(writer, "_HEAP", 8 * 15_000_000)  # an eighth of it: the least there is
+    monkeypatch.setattr(files, "_HEAP", 8 * 15_000_000)  # an eighth of it: the least there is
     table = sqlite_lake.create_table("doc", {"id": "int", "text": "string"}, primary_key="id")
     table.append(
         [

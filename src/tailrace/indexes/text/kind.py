@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
-from tailrace.indexes.kind import IndexKind, Options
-from tailrace.indexes.option_values import flag, number, one_of
+from tailrace.indexes.kind import IndexKind, Options, flag, number, one_of
 from tailrace.spark_sql.types import spark_type
 from tailrace.store.schema import Column, TableInfo
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from tailrace.indexes.definition import Definition
     from tailrace.indexes.index_snapshot import IndexSnapshot
     from tailrace.indexes.kind import Hidden
+    from tailrace.indexes.text.files import TextWriter
     from tailrace.indexes.text.searcher import OpenText, TextSearcher
-    from tailrace.indexes.text.writer import TextWriter
 
 TOKENIZERS = ("default", "simple", "ngram")
 # Those that tantivy can reduce words to their stems in.
@@ -53,12 +52,12 @@ class FullText(IndexKind):
 
     @property
     def format(self) -> str:
-        from tailrace.indexes.text.schema import FORMAT
+        from tailrace.indexes.text.files import FORMAT
 
         return FORMAT
 
     def check_installed(self) -> None:
-        import tailrace.indexes.text.schema  # noqa: F401
+        import tailrace.indexes.text.files  # noqa: F401
 
     def define(self, table: TableInfo, columns: list[Column], given: dict[str, Any]) -> TextOptions:
         for column in columns:
@@ -87,7 +86,7 @@ class FullText(IndexKind):
         small: bool,
         centroids: Any | None,  # noqa: ARG002
     ) -> TextWriter:
-        from tailrace.indexes.text.writer import TextWriter
+        from tailrace.indexes.text.files import TextWriter
 
         inside = directory / "tantivy"
         inside.mkdir()

@@ -24,13 +24,20 @@ import tantivy
 
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.kind import Hit, Searcher
-from tailrace.indexes.text.highlight import highlights
-from tailrace.indexes.text.query_builder import QueryBuilder
-from tailrace.indexes.text.schema import field_of, register
-from tailrace.indexes.text.writer import META, PARTS, first_numbers, link_part, order_name
+from tailrace.indexes.text.files import (
+    META,
+    PARTS,
+    field_of,
+    first_numbers,
+    link_part,
+    order_name,
+    register,
+)
+from tailrace.indexes.text.query import QueryBuilder
 
 if TYPE_CHECKING:
     from tailrace.indexes.kind import Hidden
+
 
 # How tantivy ends each of its files: a description, its length, and this number.
 _MAGIC = 1337
@@ -153,3 +160,35 @@ def _with_footer(body: bytes) -> bytes:
     footer = {"version": _FORMAT, "crc": zlib.crc32(body)}
     text = json.dumps(footer, separators=(",", ":")).encode()
     return body + text + struct.pack("<II", len(text), _MAGIC)
+
+
+_LENGTH = 160  # characters, about
+
+
+def highlights(
+    searcher: tantivy.Searcher,
+    schema: tantivy.Schema,
+    query: tantivy.Query,
+    fields: Sequence[str],
+    texts: Sequence[Sequence[str | None]],
+) -> list[str | None]:
+    """For each row a piece of HTML, of the first of its columns that has something to show.
+
+    `texts` are the columns of the rows, in the order of `fields`.
+    """
+    generators = []
+    for field in fields:
+        generator = tantivy.SnippetGenerator.create(searcher, query, schema, field)
+        generator.set_max_num_chars(_LENGTH)
+        generators.append(generator)
+    snippets: list[str | None] = []
+    for row in zip(*texts, strict=True):
+        shown = None
+        for field, generator, text in zip(fields, generators, row, strict=True):
+            if text is None or shown:
+                continue
+            document = tantivy.Document()
+            document.add_text(field, text)
+            shown = generator.snippet_from_doc(document).to_html() or None
+        snippets.append(shown)
+    return snippets

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.errors import InvalidError
-from tailrace.indexes.kind import IndexKind, Options, Training
-from tailrace.indexes.option_values import number, one_of
+from tailrace.indexes.kind import IndexKind, Options, Training, number, one_of
 from tailrace.spark_sql.types import spark_type
 from tailrace.store.schema import Column, TableInfo
 
@@ -59,7 +58,7 @@ class Vector(IndexKind):
         return training
 
     def check_installed(self) -> None:
-        import tailrace.indexes.vectors.load_faiss  # noqa: F401
+        import tailrace.indexes.vectors.comparison  # noqa: F401
 
     def define(
         self, table: TableInfo, columns: list[Column], given: dict[str, Any]

@@ -14,13 +14,13 @@ from tailrace.indexes.kind import Hit, Searcher
 from tailrace.indexes.vectors.comparison import (
     Vectors,
     all_of,
+    faiss,
     flat_index,
     metric_of,
     one_thread,
     query_vector,
 )
 from tailrace.indexes.vectors.kind import L2, VectorOptions
-from tailrace.indexes.vectors.load_faiss import faiss
 from tailrace.indexes.vectors.writer import VECTORS, read_lists, whole
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.indexes.kinds import KINDS
+from tailrace.indexes.definition import KINDS
 from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, counted, done

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailrace.indexes.vectors import centroids as lists
+from tailrace.indexes.definition import Definition
+from tailrace.indexes.vectors import training as lists
 from tailrace.indexes.vectors.kind import L2, VectorOptions
 
 OPTIONS = VectorOptions(metric=L2, dimension=1)
@@ -52,5 +53,6 @@ def test_missing_neighbours_do_not_count() -> None:
 def test_centroids_come_out_of_files_as_they_went_in(tmp_path: Path) -> None:
     saved = np.array([[1.0], [2.0]], np.float32)
     assert {file.name for file in lists.save(tmp_path, saved, 1.5)} == {lists.NAME, lists.SAMPLE}
-    assert lists.load(OPTIONS, tmp_path).ntotal == 2
+    definition = Definition(using="vector", columns=(1,), options=OPTIONS)
+    assert lists.load(definition, tmp_path).ntotal == 2
     assert lists.first_unevenness(tmp_path) == 1.5

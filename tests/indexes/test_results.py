@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tailrace.indexes.fusion import rank_fusion
 from tailrace.indexes.reader import Hits
+from tailrace.indexes.results import rank_fusion
 
 
 def hits(*rows: tuple[int, int]) -> Hits:

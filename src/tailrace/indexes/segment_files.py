@@ -1,29 +1,79 @@
-"""Caches segments, unpacked, on the local disk.
+"""A segment's files: packed into one object in the lake's storage, unpacked in a local cache.
 
-Always true: an entry appears whole, under the checksum that verified it, and never changes. What is
-open stays usable when its entry is evicted, because its files are linked or mapped by then. The
-least recently used entries go first.
+Always true: an object is a plain tar whose SHA-256 is in the catalog. An entry of the cache appears
+whole, under the checksum that verified it, and never changes. What is open stays usable when its
+entry is evicted, because its files are linked or mapped by then. The least recently used entries go
+first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import tarfile
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tailrace.indexes.archive import fetch_archive
+from tailrace.errors import CorruptError
+from tailrace.fixes import Action, Fix
 from tailrace.objects import Storage
 
 T = TypeVar("T")
+_CHUNK = 1 << 20
 _TRIES = 3
 _OLD = 24 * 3600  # seconds
+
+
+class _HashingSink:
+    """A sink that hashes what is written through it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self.hash, self.size = inner, hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> int:
+        self._inner.write(data)
+        self.hash.update(data)
+        self.size += len(data)
+        return len(data)
+
+
+def write_archive(storage: Storage, path: str, files: Iterable[Path]) -> tuple[int, str]:
+    """Write files as one object; returns its size and checksum."""
+    with storage.open_write(path) as sink:
+        hashing: Any = _HashingSink(sink.native)
+        with tarfile.open(fileobj=hashing, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
+            for file in files:
+                entry = tarfile.TarInfo(file.name)
+                entry.size = file.stat().st_size
+                with file.open("rb") as content:
+                    tar.addfile(entry, content)
+    storage.sync(path.rpartition("/")[0])
+    return int(hashing.size), str(hashing.hash.hexdigest())
+
+
+def fetch_archive(storage: Storage, path: str, checksum: str, target: Path) -> None:
+    """Unpack an object into a directory; CorruptError if its checksum is not the catalog's."""
+    packed = target / "pack"
+    digest = hashlib.sha256()
+    with storage.open_read(path) as source, packed.open("wb") as copy:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+            copy.write(chunk)
+    if digest.hexdigest() != checksum:
+        raise CorruptError(
+            f"the object {storage.uri(path)} is damaged: its checksum is not the catalog's",
+            fix=Fix(Action.REBUILD_INDEX),
+        )
+    with tarfile.open(packed) as tar:
+        tar.extractall(target, filter="data")
+    packed.unlink()
 
 
 def default_directory() -> Path:
