@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tailrace.store.sweep import Sweep
     from tailrace.store.table import Table
     from tailrace.store.transaction import Transaction
-    from tailrace.views.refresh.explain import Explanation
+    from tailrace.views.refresh.planner import Explanation
     from tailrace.views.refresh.verify import Report as VerifyReport
     from tailrace.views.view import View
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Changes": "propagation.changes",
     "Configuration": "configuration",
-    "Explanation": "views.refresh.explain",
+    "Explanation": "views.refresh.planner",
     "Index": "indexes.index",
     "IndexStatus": "indexes.status",
     "Iteration": "propagation.history",

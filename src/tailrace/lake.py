@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.index import Index
     from tailrace.indexes.indexes import Indexes
     from tailrace.sql.result import Result
-    from tailrace.views.refresh.explain import Explanation
+    from tailrace.views.refresh.planner import Explanation
     from tailrace.views.view import View
     from tailrace.views.views import Views
 

@@ -14,7 +14,7 @@ from tailrace.datasource.place import place_of
 from tailrace.datasource.reading import find
 from tailrace.lru import LruCache
 from tailrace.spark_sql.allowed_functions import REFUSED
-from tailrace.views.refresh.session import small_session
+from tailrace.views.refresh.on_spark import small_session
 from tests.support.jobs import replica
 
 if TYPE_CHECKING:

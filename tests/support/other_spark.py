@@ -22,7 +22,7 @@ import tailrace
 from tailrace.datasource import register
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store.spark_session import SparkProvider
-from tailrace.views.refresh.session import small_session
+from tailrace.views.refresh.on_spark import small_session
 from tests.support.process import wait_until
 from tests.support.rows import bag, column
 

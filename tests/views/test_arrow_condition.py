@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from tailrace.views.refresh.arrow_condition import arrow_condition
+from tailrace.views.refresh.needed_rows import arrow_condition
 
 ROWS = pa.table(
     {

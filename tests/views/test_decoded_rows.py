@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tailrace
-from tailrace.views.refresh import in_memory
+from tailrace.views.refresh import execution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ def test_the_next_one_decodes_what_is_new(lake: tailrace.Lake) -> None:
 def test_stored_groups_are_found_in_few_row_groups(
     lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_memory, "_FEW_STORED", 0)
+    monkeypatch.setattr(execution, "_FEW_STORED", 0)
     storage = lake.runtime.storage
     others = set(storage.list())
     query = "SELECT sum(amount) AS total, id FROM lines GROUP BY id"

@@ -16,7 +16,7 @@ import sqlglot
 from tailrace.spark_sql import types
 from tailrace.spark_sql.duckdb.engine import execute, without_shared_plans
 from tailrace.spark_sql.duckdb.type_rules import DiffersError
-from tailrace.views.refresh.duckdb_queries import local_query
+from tailrace.views.refresh.compile import local_query
 from tests.support import counted
 from tests.support.seeds import seed
 

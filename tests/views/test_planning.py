@@ -22,12 +22,12 @@ from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Builder, Fetch, Program
 from tailrace.views.query.parse import TOO_DEEP
 from tailrace.views.query.trees import names_in
-from tailrace.views.refresh.compiled import compiled, types_of_leaves
+from tailrace.views.refresh.compile import compiled, types_of_leaves
 from tests.support import duck
 from tests.support.tpcds.keys import KEYS
 
 if TYPE_CHECKING:
-    from tailrace.views.refresh.compiled import Compiled
+    from tailrace.views.refresh.compile import Compiled
 
 # Those that took longest when each use of a WITH query was a copy.
 WORST = [4, 5, 11, 23, 31, 47, 64, 66, 67, 75, 80]

@@ -31,8 +31,7 @@ from tailrace.views.jobs import VIEW
 from tailrace.views.query.moments import moment_text
 from tailrace.views.reader import reader_of, reader_sql
 from tailrace.views.refresh.choose import Strategy
-from tailrace.views.refresh.explain import Explanation, explain
-from tailrace.views.refresh.planner import FULL
+from tailrace.views.refresh.planner import FULL, Explanation, explain
 from tailrace.views.refresh.verify import Report, verify
 from tailrace.views.resolve import finder
 

@@ -17,7 +17,7 @@ from tailrace.views.consumer import check_policy
 from tailrace.views.definition import Definition, define, spelled_out
 from tailrace.views.jobs import VIEW, jobs_of_views
 from tailrace.views.reader import stored_table_name
-from tailrace.views.refresh.explain import Explanation, explain
+from tailrace.views.refresh.planner import Explanation, explain
 from tailrace.views.resolve import finder
 from tailrace.views.spark_check import check_with_spark
 from tailrace.views.view import Context, View, built_beside

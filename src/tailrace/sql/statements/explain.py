@@ -14,7 +14,7 @@ from tailrace.sql.result import Result, listed
 from tailrace.sql.statements import query
 from tailrace.sql.statements.query import Query
 from tailrace.sql.statements.views import CreateView, read_create
-from tailrace.views.refresh.explain import Explanation
+from tailrace.views.refresh.planner import Explanation
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

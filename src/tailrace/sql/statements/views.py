@@ -17,7 +17,7 @@ from tailrace.sql.source_text import SourceText
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.names import fold
 from tailrace.views.consumer import POLICIES
-from tailrace.views.refresh.explain import Explanation
+from tailrace.views.refresh.planner import Explanation
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -36,6 +37,9 @@ from tailrace.views.query.trees import (
     union_all,
     whole,
 )
+
+if TYPE_CHECKING:
+    from tailrace.views.incremental.rules.rule import Rule
 
 WEIGHT = "_w"
 # The deepest nesting of SELECTs up to which a step becomes part of its user: engines and the writer
@@ -195,6 +199,12 @@ def _shows_all(user: exp.Select, body: exp.Query) -> bool:
     return shown == body.named_selects and len(shown) == len(user.expressions)
 
 
+def _rule_of(node: Node) -> Rule:
+    from tailrace.views.incremental.rules import RULES  # which are built from this module
+
+    return RULES[type(node)]
+
+
 class Builder:
     """Builds the queries of one refresh, and finally makes a program of them."""
 
@@ -234,42 +244,36 @@ class Builder:
         Other rows may be among them, but then as often as without the limit. `columns` are those
         that are needed; None for all.
         """
-        from tailrace.views.incremental.rules import rule_of
-
         if not self.is_changed(node):
             end = End.NEW
         if not node.sources:
-            return rule_of(node).rows(self, node, end, within)
+            return _rule_of(node).rows(self, node, end, within)
         if node.is_simple and (end is End.NEW or within is None):
             if columns is not None:
                 more = () if within is None else (own for own, _ in within.pairs)
                 node = self._narrowed(node, {*columns, *more})
-            return rule_of(node).rows(self, node, end, within)
+            return _rule_of(node).rows(self, node, end, within)
         name = self.relation(
-            (node, end, within), lambda: rule_of(node).rows(self, node, end, within)
+            (node, end, within), lambda: _rule_of(node).rows(self, node, end, within)
         )
         return whole(name, node.columns)
 
     def delta(self, node: Node, columns: Iterable[str] | None = None) -> exp.Query | None:
         """The change of a node's rows, with `_w`; None if there can be none."""
-        from tailrace.views.incremental.rules import rule_of
-
         if not self.is_changed(node):
             return None
         if node.is_simple:
             node = node if columns is None else self._narrowed(node, columns)
-            return rule_of(node).delta(self, node)
-        name = self.relation(node, lambda: rule_of(node).delta(self, node), "d")
+            return _rule_of(node).delta(self, node)
+        name = self.relation(node, lambda: _rule_of(node).delta(self, node), "d")
         return whole(name, [*node.columns, WEIGHT])
 
     def touched(self, node: Node, columns: Sequence[str]) -> list[exp.Query]:
         """Queries for the values of columns in all rows of a node that came or went, or in more."""
-        from tailrace.views.incremental.rules import rule_of
-
         if not self.is_changed(node):
             return []
         unique = list(dict.fromkeys(columns))
-        queries = rule_of(node).touched(self, node, unique)
+        queries = _rule_of(node).touched(self, node, unique)
         if len(unique) == len(columns):
             return queries
         # The same column twice, for two of a node above: give each a name of its own.
@@ -285,16 +289,12 @@ class Builder:
 
     def tells(self, node: Node, columns: Sequence[str]) -> bool:
         """Whether `touched` needs nothing but the changes of sources."""
-        from tailrace.views.incremental.rules import rule_of
-
         unique = list(dict.fromkeys(columns))
-        return not self.is_changed(node) or rule_of(node).tells(self, node, unique)
+        return not self.is_changed(node) or _rule_of(node).tells(self, node, unique)
 
     def tells_all(self, node: Node) -> bool:
         """Whether `delta` needs nothing but the changes of sources."""
-        from tailrace.views.incremental.rules import rule_of
-
-        return not self.is_changed(node) or rule_of(node).tells_all(self, node)
+        return not self.is_changed(node) or _rule_of(node).tells_all(self, node)
 
     def _narrowed(self, node: Node, columns: Iterable[str]) -> Node:
         """A node with only some of its columns."""

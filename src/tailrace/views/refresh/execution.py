@@ -1,6 +1,6 @@
 """Runs programs.
 
-Each step runs in this process if possible (`in_memory`), else on Spark (`on_spark`). Small results
+Each step runs in this process if possible (`InMemory`), else on Spark (`on_spark`). Small results
 stay in memory: keys that follow from changes there, and the rows found by these keys. The query
 over them is answered here where that gives the same as Spark, and else is one action of Spark; what
 is large is left to Spark as one query. Either way the steps mean the same (see `program`).
@@ -8,24 +8,27 @@ is large is left to Spark as one query. Either way the steps mean the same (see 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
+from tailrace.spark_sql.duckdb.engine import execute
+from tailrace.store import scan
+from tailrace.store.find_rows import Wanted, can_hold, find_rows
+from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import FILE, POS
 from tailrace.store.spark_faults import spark_faults
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Fetch, Keys, Relation, Step
-from tailrace.views.refresh.compiled import RESULT
-from tailrace.views.refresh.in_memory import InMemory
-from tailrace.views.refresh.needed_rows import StoredLimit
+from tailrace.views.refresh.compile import RESULT
+from tailrace.views.refresh.needed_rows import StoredLimit, arrow_condition
 from tailrace.views.refresh.on_spark import OnSpark
-from tailrace.views.refresh.programs import Prepared
+from tailrace.views.refresh.programs import NOT_COMPILED, Prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,3 +161,136 @@ class Run:
     def close(self) -> None:
         """Release what Spark holds."""
         self._spark.close()
+
+
+# Stored rows up to which all of them are read rather than those that a change can touch.
+_FEW_STORED = 5_000
+
+
+class InMemory:
+    """Relations in memory."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        reads: SourceReads,
+        queries: Mapping[str, exp.Query],
+        elsewhere: Callable[[], Collection[str]],
+    ) -> None:
+        """`queries`: relations that are computed when asked for; `elsewhere`: those on Spark."""
+        self._runtime, self._reads = runtime, reads
+        self._queries, self._elsewhere = queries, elsewhere
+        self.compiled = NOT_COMPILED
+        self.tables: dict[str, pa.Table] = {}
+        # Rows that one step may hold.
+        self.limit = max(runtime.settings.local_rows, runtime.settings.memory_rows)
+
+    def delta(self, name: str) -> pa.Table | None:
+        """A relation's rows, if they are in memory already, or are a change that is to be."""
+        leaf = self._reads.leaves.get(name)
+        if name not in self.tables and leaf is not None and leaf.end is None:
+            rows = self._reads.delta(leaf)
+            if rows is not None:
+                self.tables[name] = rows
+        return self.tables.get(name)
+
+    def rows(self, name: str) -> pa.Table | None:
+        """A relation's rows, if they are in memory or few enough to be brought there."""
+        rows = self.delta(name)
+        if rows is None and name not in self._elsewhere():
+            rows = self.answer(name) if name in self._queries else self._end(name)
+            if rows is not None:
+                self.tables[name] = rows
+        return rows
+
+    def _end(self, name: str) -> pa.Table | None:
+        """All rows of a source at one end of the range, if that is few enough."""
+        leaf = self._reads.leaves.get(name)
+        if leaf is None or leaf.end is None:
+            return None
+        whole = self._reads.end(leaf.source, leaf.end)
+        if not Budget.of(self._runtime.settings).for_rows(self.limit).covers(whole.cost):
+            return None
+        self._reads.rows += whole.rows
+        return scan.to_arrow(self._runtime, whole)
+
+    def answer(self, name: str) -> pa.Table | None:
+        """The rows of a step, or of the program's query; None if Spark is needed."""
+        query = self.compiled.queries.get(name)
+        if query is None:
+            return None
+        tables = {}
+        for needed in query.reads:
+            rows = self.rows(needed)
+            if rows is None:
+                return None
+            tables[needed] = rows
+        return execute(query.text, query.types, tables, limit=self.limit)
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def keys(self, step: Keys) -> bool:
+        """Compute keys; False if this is not possible here."""
+        rows = self.answer(step.name)
+        if rows is not None:
+            self.tables[step.name] = rows
+        return rows is not None
+
+    def fetch(self, step: Fetch, source: Scan, condition: exp.Expr | None) -> Scan | None:
+        """Find the rows that have the keys; returns where they are if they are left to Spark."""
+        keys = self.tables.get(step.keys)
+        column = source.table.column(step.own)
+        if keys is None or not can_hold(column.type, keys.column(step.key).type):
+            return source
+        wanted = Wanted(column, keys.column(step.key).combine_chunks())
+        pruned = self._pruned(source, wanted)
+        plain = pa.schema([(c.name, c.type) for c in source.table.columns])
+        where = None if condition is None else arrow_condition(condition, plain)
+        found = find_rows(self._runtime, pruned, wanted, limit=self.limit, where=where)
+        if found.rows is None:
+            return pruned
+        self._reads.rows += found.searched
+        self.tables[step.name] = found.rows
+        return None
+
+    def stored(self, whole: Scan, limit: StoredLimit) -> pa.Table | None:
+        """The stored rows with their places, if that is few enough."""
+        small = scan.is_small(whole, self._runtime)
+        if small and whole.rows <= _FEW_STORED:
+            return scan.to_arrow_with_places(self._runtime, whole)
+        for name, values in self._stored_values(limit):
+            column = whole.table.column(name)
+            if not can_hold(column.type, values.type):
+                continue
+            wanted = Wanted(column, values)
+            pruned = self._pruned(whole, wanted)
+            found = find_rows(self._runtime, pruned, wanted, limit=self.limit, places=True)
+            if found.rows is not None:
+                return found.rows
+        return scan.to_arrow_with_places(self._runtime, whole) if small else None
+
+    def _stored_values(self, limit: StoredLimit) -> Iterator[tuple[str, pa.Array]]:
+        """Columns of the stored table, and all values of each that a touched row can have."""
+        if limit.keys is not None and limit.keys[1] in self.tables:
+            column, step, key = limit.keys
+            yield column, self.tables[step].column(key).combine_chunks()
+        for column, sources in limit.origins:
+            values = self._values_of(sources)
+            if values is not None:
+                yield column, values
+
+    def _values_of(self, sources: Sequence[tuple[str, str]]) -> pa.Array | None:
+        """All values of columns of some relations, if those are in memory."""
+        parts = []
+        for relation, column in sources:
+            rows = self.delta(relation)
+            if rows is None:
+                return None
+            parts.append(rows.column(column))
+        chunks = [chunk for part in parts for chunk in part.chunks]
+        return pa.concat_arrays(chunks) if chunks else pa.array([], parts[0].type)
+
+    def _pruned(self, source: Scan, wanted: Wanted) -> Scan:
+        """The files that may have wanted values."""
+        stats = self._runtime.mirror.file_stats(source.table, (wanted.column.id,), source.at)
+        return source.pruned(wanted, stats)

@@ -1,17 +1,24 @@
 """Which rows of its sources and of the stored table a program needs, by its queries.
 
-A row too many does no harm: in doubt, all rows are needed.
+A row too many does no harm: in doubt, all rows are needed. Simple conditions become Arrow's, so
+that rows are filtered while they are read; parts that might not mean the same as in Spark are left
+out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
+from tailrace.spark_sql.duckdb.dates import day_of
 from tailrace.views.incremental.program import Fetch, Program
-from tailrace.views.query.scope import any_of, renamed
+from tailrace.views.query.scope import any_of, conjuncts, renamed
 from tailrace.views.query.trees import shape, tables_in
 
 
@@ -93,3 +100,119 @@ def _condition_of(table: exp.Table) -> exp.Expr | None:
     if not all(column.name in fields for column in condition.find_all(exp.Column)):
         return None
     return renamed(condition, fields)
+
+
+def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
+    """The parts of a condition that Arrow can check; None if there is none."""
+    parts = [_condition(part, schema) for part in conjuncts(tree)]
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    combined = known[0]
+    for other in known[1:]:
+        combined = combined & other
+    return combined
+
+
+_COMPARE: dict[type[exp.Expr], Any] = {
+    exp.EQ: lambda a, b: a == b,
+    exp.NEQ: lambda a, b: a != b,
+    exp.LT: lambda a, b: a < b,
+    exp.LTE: lambda a, b: a <= b,
+    exp.GT: lambda a, b: a > b,
+    exp.GTE: lambda a, b: a >= b,
+}
+_MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+}
+
+
+def _condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
+    if isinstance(tree, exp.Paren):
+        return _condition(tree.this, schema)
+    if isinstance(tree, exp.And | exp.Or):
+        left, right = _condition(tree.left, schema), _condition(tree.right, schema)
+        if left is None or right is None:
+            return None
+        return left & right if isinstance(tree, exp.And) else left | right
+    kind = type(tree)
+    if kind in _COMPARE and set(_arguments(tree)) == {"this", "expression"}:
+        one, other = tree.this, tree.args["expression"]
+        if not isinstance(one, exp.Column):
+            one, other, kind = other, one, _MIRROR.get(kind, kind)
+        return _compared(
+            one, [other], schema, lambda field, values: _COMPARE[kind](field, values[0])
+        )
+    if isinstance(tree, exp.In) and set(_arguments(tree)) == {"this", "expressions"}:
+        return _compared(
+            tree.this, tree.expressions, schema, lambda field, values: field.isin(values)
+        )
+    if isinstance(tree, exp.Between) and set(_arguments(tree)) == {"this", "low", "high"}:
+        return _compared(
+            tree.this,
+            [tree.args["low"], tree.args["high"]],
+            schema,
+            lambda field, values: (field >= values[0]) & (field <= values[1]),
+        )
+    if isinstance(tree, exp.Like) and set(_arguments(tree)) <= {"this", "expression", "negate"}:
+        pattern = tree.expression
+        if isinstance(tree.this, exp.Column) and pattern.is_string and "\\" not in pattern.this:
+            field = _field(tree.this, schema)
+            if field is not None and field.type == pa.string():
+                matches = pc.match_like(pc.field(field.name), pattern.this)
+                return ~matches if tree.args.get("negate") else matches
+    return None
+
+
+def _arguments(tree: exp.Expr) -> list[str]:
+    """The arguments that a tree has: one that is unknown here may invert its meaning."""
+    return [name for name, value in tree.args.items() if value]
+
+
+def _field(tree: exp.Expr, schema: pa.Schema) -> pa.Field | None:
+    if not isinstance(tree, exp.Column) or tree.name not in schema.names:
+        return None
+    return schema.field(tree.name)
+
+
+def _compared(tree: exp.Expr, values: list[exp.Expr], schema: pa.Schema, make: Any):  # type: ignore[no-untyped-def]
+    field = _field(tree, schema)
+    if field is None:
+        return None
+    scalars = [_literal(value, field.type) for value in values]
+    return None if any(value is None for value in scalars) else make(pc.field(field.name), scalars)
+
+
+def _literal(tree: exp.Expr, kind: pa.DataType) -> pa.Scalar | None:
+    """A literal in a column's type; None where Spark might compare otherwise."""
+    if isinstance(tree, exp.Paren):
+        return _literal(tree.this, kind)
+    sign = 1
+    if isinstance(tree, exp.Neg):
+        sign, tree = -1, tree.this
+    if kind == pa.date32():
+        day = day_of(tree)
+        return None if day is None else pa.scalar(day, kind)
+    if not isinstance(tree, exp.Literal):
+        return None
+    if tree.is_string:
+        return pa.scalar(tree.this, kind) if kind == pa.string() and sign > 0 else None
+    try:
+        number = sign * Decimal(tree.this)
+    except ArithmeticError:
+        return None
+    if pa.types.is_integer(kind) and number == int(number) and abs(number) < 2**31:
+        return pa.scalar(int(number), pa.int64()).cast(kind) if _fits(number, kind) else None
+    if pa.types.is_decimal(kind):
+        try:
+            return pa.scalar(number, kind)
+        except pa.ArrowInvalid:
+            return None
+    return None
+
+
+def _fits(number: Decimal, kind: pa.DataType) -> bool:
+    return bool(abs(number) < 2 ** (kind.bit_width - 1))

@@ -1,4 +1,4 @@
-"""Decides what a refresh will do, before anything is read.
+"""Decides what a refresh will do, before anything is read, and explains it to users.
 
 `refresh` does what is decided here, and `explain` shows it: both pass what they know of the view's
 sources and changes.
@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tailrace.errors import InvalidError
+from tailrace.store import changes
 from tailrace.store.changes import Feed
 from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column
-from tailrace.views.definition import Definition
-from tailrace.views.refresh.choose import Choice, Facts, Strategy, choose
+from tailrace.views.definition import Definition, Input
+from tailrace.views.query.moments import moment_text
+from tailrace.views.refresh.choose import Choice, Facts, Option, Strategy, choose
+from tailrace.views.refresh.on_spark import has_known_meaning
 from tailrace.views.refresh.programs import Prepared, Programs, names_in_programs
-from tailrace.views.refresh.session import has_known_meaning
 
 # What a view's job remembers: that its next run has to be a full one; why all have to be.
 FULL = "full"
@@ -169,3 +172,116 @@ class Planner:
         if layout is not None:
             return names_in_programs(layout)
         return {name: f"c{n}" for n, name in enumerate(self._memory.get("plain", []))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Printable; `to_dict()` for programs."""
+
+    view: str
+    policy: str
+    strategy: str  # the one that would be chosen now
+    place: str  # where the work would be done: in memory, or by spark
+    reason: str  # why a view is computed in full, if it is
+    spark: str  # why a small change needs Spark, if it does
+    watermark: int | None
+    sources: tuple[dict[str, Any], ...]
+    strategies: tuple[Option, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "view": self.view,
+            "policy": self.policy,
+            "strategy": self.strategy,
+            "place": self.place,
+            "reason": self.reason,
+            "spark": self.spark,
+            "watermark": self.watermark,
+            "sources": list(self.sources),
+            "strategies": [
+                {
+                    "strategy": str(option.strategy),
+                    "possible": option.possible,
+                    "reason": option.reason,
+                    "cost": option.cost,
+                }
+                for option in self.strategies
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.view}: {self.strategy} (policy {self.policy})"]
+        if self.reason:
+            lines.append(f"  computed in full: {self.reason}")
+        elif self.spark:
+            lines.append(f"  small changes need Spark: {self.spark}")
+        else:
+            lines.append("  small changes are worked on in memory, without Spark")
+        for source in self.sources:
+            change = f"{source['changed']:,} changed" if source["changed"] else "unchanged"
+            lines.append(f"  {source['name']}: {source['rows']:,} rows, {change}")
+        for option in self.strategies:
+            mark = "*" if str(option.strategy) == self.strategy else " "
+            detail = option.reason if not option.possible else f"about {option.cost or 0:.1f} s"
+            lines.append(f"  {mark} {option.strategy:<7} {detail}")
+        return "\n".join(lines)
+
+
+def explain(
+    runtime: Runtime,
+    name: str,
+    definition: Definition,
+    *,
+    policy: str,
+    watermark: int | None = None,
+    memory: Mapping[str, Any] | None = None,
+    stored: Sequence[Column] | None = None,
+) -> Explanation:
+    """What a refresh would do about the present changes."""
+    known = memory or {}
+    newest = runtime.mirror.newest()
+    tails = watermark is not None and runtime.mirror.has(watermark)
+    sources = {
+        given.name: _source(runtime, definition, given, watermark if tails else None, newest)
+        for given in definition.sources.values()
+    }
+    planner = Planner(runtime, definition, sources, known, stored)
+    moment = known.get("moment", "")
+    situation = {
+        "rebuild": watermark is not None and not tails,
+        "moved": bool(moment) and moment != moment_text(definition.moments, runtime.clock.now()),
+    }
+    try:
+        plan = planner.plan(policy, **situation)
+    except InvalidError:  # the policy asks for the impossible, which has to be explained
+        plan = planner.plan("auto", **situation)
+    return Explanation(
+        view=name,
+        policy=policy,
+        strategy=str(plan.strategy),
+        place="spark" if plan.on_spark else "memory",
+        reason=definition.reason or plan.facts.refused,
+        spark=plan.spark,
+        watermark=watermark,
+        sources=tuple(
+            {"name": source, "rows": rows, "changed": plan.facts.changes.get(source, 0)}
+            for source, rows in plan.facts.sizes.items()
+        ),
+        strategies=plan.choice.options,
+    )
+
+
+def _source(
+    runtime: Runtime, definition: Definition, given: Input, since: int | None, newest: int
+) -> Source:
+    """A source as it is now, and what has changed since the watermark."""
+    table = definition.tables.get(given.name)
+    if table is None:
+        return Source(rows=lambda: 0, change=None)
+    rows = sum(file.rows for file in runtime.mirror.data_files(table, newest))
+    change = None
+    if since is not None and given.view is None:
+        feed = changes.plan(runtime, table, since, newest, net=True)
+        change = feed if feed.rows else None
+    return Source(rows=lambda: rows, change=change)

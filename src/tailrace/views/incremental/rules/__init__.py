@@ -7,19 +7,23 @@ in all rows that may have come or gone.
 
 from __future__ import annotations
 
-from tailrace.views.incremental.rules.aggregate import AggregateRule
-from tailrace.views.incremental.rules.constant import ConstantRule
-from tailrace.views.incremental.rules.explode import ExplodeRule
-from tailrace.views.incremental.rules.filter import FilterRule
 from tailrace.views.incremental.rules.inner_join import InnerJoinRule
 from tailrace.views.incremental.rules.key_join import KeyJoinRule
-from tailrace.views.incremental.rules.limit import LimitRule
-from tailrace.views.incremental.rules.project import ProjectRule
+from tailrace.views.incremental.rules.linear import (
+    ConstantRule,
+    ExplodeRule,
+    FilterRule,
+    ProjectRule,
+    ScanRule,
+    UnionRule,
+)
+from tailrace.views.incremental.rules.recomputed import (
+    AggregateRule,
+    LimitRule,
+    SetOperationRule,
+    WindowRule,
+)
 from tailrace.views.incremental.rules.rule import Rule
-from tailrace.views.incremental.rules.scan import ScanRule
-from tailrace.views.incremental.rules.set_operation import SetOperationRule
-from tailrace.views.incremental.rules.union import UnionRule
-from tailrace.views.incremental.rules.window import WindowRule
 from tailrace.views.query import plan
 
 RULES: dict[type[plan.Node], Rule] = {
@@ -37,8 +41,3 @@ RULES: dict[type[plan.Node], Rule] = {
     plan.Window: WindowRule(),  # the affected partitions, before and after
     plan.Limit: LimitRule(),  # all of it, before and after
 }
-
-
-def rule_of(node: plan.Node) -> Rule:
-    """The rule for a node."""
-    return RULES[type(node)]

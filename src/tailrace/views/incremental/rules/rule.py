@@ -46,36 +46,6 @@ class Rule:
         return False
 
 
-class GroupRule(Rule):
-    """For operators whose rows follow from all input rows that have the same values in columns."""
-
-    def by(self, node: Any) -> tuple[str, ...]:
-        """The columns."""
-        raise NotImplementedError
-
-    def over(self, node: Any, query: exp.Query) -> exp.Select:
-        """The operator over rows of its input."""
-        raise NotImplementedError
-
-    def rows(self, b: Builder, node: Any, end: End, within: Within | None) -> exp.Query:
-        below = None if within is None else within.on(same_columns(self.by(node)))
-        rows = self.over(node, b.rows(node.input, end, below))
-        return with_rest(rows, within, below, node.columns)
-
-    def touched(self, b: Builder, node: Any, columns: Sequence[str]) -> list[exp.Query]:
-        if set(columns) <= set(self.by(node)):
-            return b.touched(node.input, columns)
-        return super().touched(b, node, columns)
-
-    def tells(self, b: Builder, node: Any, columns: Sequence[str]) -> bool:
-        return set(columns) <= set(self.by(node)) and b.tells(node.input, columns)
-
-
-def weighted(columns: Sequence[str], *, weight: bool) -> tuple[str, ...]:
-    """Columns, with the weight if rows have one."""
-    return (*columns, WEIGHT) if weight else tuple(columns)
-
-
 def with_weight(query: exp.Query, columns: Sequence[str], weight: int) -> exp.Select:
     """A query's rows, each with this weight."""
     number: exp.Expr = exp.Literal.number(abs(weight))
@@ -123,11 +93,6 @@ def with_rest(
     if within is None or (below is not None and len(below.pairs) == len(within.pairs)):
         return query
     return only_with(query, within, columns)
-
-
-def same_columns(columns: Sequence[str]) -> dict[str, str]:
-    """Columns that an operator passes on under the same names."""
-    return {name: name for name in columns}
 
 
 def kept_columns(node: Union | SetOperation, part: Node) -> dict[str, str]:

@@ -1,10 +1,15 @@
-"""Queries for DuckDB with Spark's meaning: the shapes that programs are built of."""
+"""Translates programs to DuckDB, with Spark's meaning, before anything is read.
+
+So it is known at once whether a refresh needs Spark, and why: the planner asks, and `explain`
+tells. Translated are the shapes that programs are built of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.spark_sql.duckdb import type_rules
@@ -12,9 +17,105 @@ from tailrace.spark_sql.duckdb.arithmetic import plain_zero
 from tailrace.spark_sql.duckdb.engine import ColumnTypes
 from tailrace.spark_sql.duckdb.expressions import translate
 from tailrace.spark_sql.duckdb.translated import Translated, cast, condition, only
-from tailrace.spark_sql.duckdb.type_rules import DataType, DiffersError
+from tailrace.spark_sql.duckdb.type_rules import BIGINT, INT, DataType, DiffersError
+from tailrace.store.schema import Column
 from tailrace.views.incremental import stored_delta
-from tailrace.views.query.trees import column, select, sub, table, union_all, union_parts
+from tailrace.views.incremental.program import WEIGHT, Fetch, Keys, Program, leaves_of
+from tailrace.views.query.parse import TOO_DEEP
+from tailrace.views.query.trees import column, names_in, select, sub, table, union_all, union_parts
+
+# With fewer rows left out before it, one of these may give fewer or other rows.
+_NOT_MONOTONE = (
+    exp.Join,
+    exp.Group,
+    exp.AggFunc,
+    exp.Anonymous,
+    exp.Window,
+    exp.Limit,
+    exp.Except,
+    exp.Intersect,
+)
+# The name of a program's own query, beside those of its steps.
+RESULT = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalQuery:
+    """A query of DuckDB."""
+
+    text: str
+    types: ColumnTypes  # of its columns, in Spark
+    reads: tuple[str, ...]  # names of relations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """The queries of a program that can be answered in this process."""
+
+    queries: Mapping[str, LocalQuery] = field(default_factory=dict)  # by the step's name
+    reason: str = ""  # why Spark is needed; empty if it is not
+
+
+def compiled(program: Program, leaves: Mapping[str, ColumnTypes]) -> Compiled:
+    """Translate each step of a program to DuckDB; `leaves` are the relations that it reads."""
+    compiler = _Compiler(leaves)
+    for step in program.steps:
+        if isinstance(step, Fetch):
+            source = compiler.known[program.leaf(step.source, step.end).name]
+            compiler.known[step.name] = {name: source[name] for name in sorted(step.fields)}
+        elif not compiler.add(step.name, step.query) and isinstance(step, Keys):
+            more = without_conditions(step.query)
+            if more is not None:
+                compiler.add(step.name, more)
+    compiler.add(RESULT, program.query)
+    return Compiled(queries=compiler.queries, reason=compiler.reason)
+
+
+class _Compiler:
+    """Translates queries one after the other, each over those before it."""
+
+    def __init__(self, known: Mapping[str, ColumnTypes]) -> None:
+        self.known = dict(known)
+        self.queries: dict[str, LocalQuery] = {}
+        self.reason = ""  # of the first that could not be translated
+
+    def add(self, name: str, query: exp.Query) -> bool:
+        try:
+            local = local_query(query, self.known)
+            reads = tuple(sorted(names_in(local.query)))  # before `local.sql`, which consumes it
+            self.queries[name] = LocalQuery(text=local.sql, types=local.kinds, reads=reads)
+        except DiffersError as error:
+            self.reason = self.reason or str(error)
+            return False
+        except RecursionError:
+            self.reason = self.reason or TOO_DEEP
+            return False
+        self.known[name] = local.kinds
+        return True
+
+
+def types_of_leaves(
+    sources: Mapping[str, Iterable[Column]], stored: Mapping[str, pa.DataType]
+) -> dict[str, ColumnTypes]:
+    """The types of what programs read: sources at both ends, their changes, the stored rows."""
+    leaf_types: dict[str, ColumnTypes] = {
+        stored_delta.STORED: {**stored, stored_delta.FILE: BIGINT, stored_delta.POS: BIGINT}
+    }
+    for leaf in leaves_of(sources).values():
+        plain = {column.name: column.type for column in sources[leaf.source]}
+        leaf_types[leaf.name] = plain if leaf.end is not None else {**plain, WEIGHT: INT}
+    return leaf_types
+
+
+def without_conditions(query: exp.Query) -> exp.Query | None:
+    """A query for the same keys and more, if dropping its conditions can only add some."""
+    if not query.find(exp.Where) or query.find(*_NOT_MONOTONE):
+        return None
+    wider = query.copy()
+    for where in list(wider.find_all(exp.Where)):
+        where.pop()
+    return wider
+
 
 _PLACE = [stored_delta.FILE, stored_delta.POS]
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct"}
