@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tailrace.loading.layout import lay_out
+from tailrace.loading.convert import lay_out
 from tailrace.loading.options import Options
 from tailrace.loading.parts import Part, PartEnd, PreparedFile, cut, first_lines, joined, tasks
 from tailrace.loading.shape import Shape
@@ -21,7 +21,9 @@ def prepared(
 ) -> PreparedFile:
     file = a_file(name, size=size)
     known = replace(Shape(columns={"id": pa.int64()}, divisible=divisible), **shape)  # type: ignore[arg-type]
-    return PreparedFile(file=file, shape=known, layout=lay_out(file, known, TABLE, Options()))
+    return PreparedFile(
+        file=file, shape=known, layout=lay_out(file, known.columns, TABLE, Options())
+    )
 
 
 def spans(parts: list[Part]) -> list[tuple[int, int | None]]:

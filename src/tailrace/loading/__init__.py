@@ -9,7 +9,7 @@ This stands on the store alone, below the lake: all that it asks for is a transa
 """
 
 from tailrace.loading.loader import LoadReport, load
-from tailrace.loading.progress import Progress
+from tailrace.loading.plan import Progress
 from tailrace.loading.rows import Rejected
 
 __all__ = ["LoadReport", "Progress", "Rejected", "load"]

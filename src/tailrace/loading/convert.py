@@ -1,12 +1,13 @@
-"""Converts columns as they were read to a table's types, a whole column at a time.
+"""Makes the columns of a file those of a table: which fills which, and a value of the right type.
 
-Always true: a value is refused for what it is itself, never for its neighbours. A column is
+Always true: which column fills which is settled before any row is read, so that a row can only fail
+by its values. A value is refused for what it is itself, never for its neighbours: a column is
 converted at once; if that fails, it is halved until the values that don't fit are alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,11 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
-from tailrace.loading.rows import Block, Fitted, Lines, Misfit, shown
+from tailrace.loading.csv_rows import dialect_of
+from tailrace.loading.json_rows import JsonField, json_type
+from tailrace.loading.options import Format, OnError, Options
+from tailrace.loading.rows import Block, Fitted, Lines, Misfit, nearest, shown
+from tailrace.loading.source import InputFile
+from tailrace.loading.text import Dialect
 from tailrace.spark_sql import types
 from tailrace.spark_sql.types import TIMESTAMP, TIMESTAMP_NTZ
 from tailrace.store import rows as row_checks
-from tailrace.store.schema import Column
+from tailrace.store.schema import Column, TableInfo
 
 # A time with a zone. The time is needed: the end of a date looks like a zone.
 _ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -202,3 +208,100 @@ def _whole(array: pa.ChunkedArray) -> pa.Array:
 def _mask(array: pa.Array) -> Mask:
     mask: Mask = array.to_numpy(zero_copy_only=False)
     return mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How one file fills the table. Sent to Spark's workers."""
+
+    filling: Filling
+    width: int  # columns of the file
+    dialect: Dialect | None = None  # of CSV
+    json: tuple[JsonField, ...] = ()
+
+
+def lay_out(
+    file: InputFile, columns: Mapping[str, pa.DataType], table: TableInfo, options: Options
+) -> Layout:
+    """A file's layout, or an InvalidError that names the file, the column and both types."""
+    sources: dict[int, int] = {}
+    for number, name in enumerate(columns):
+        column = _column(name, table)
+        if column is None:
+            if file.format is Format.JSON and options.on_error is not OnError.ABORT:
+                continue  # only the rows that have it are rejected
+            raise _unknown(file, name, table)
+        _check(file, name, columns[name], column, table)
+        sources[column.id] = number
+    fields: tuple[JsonField, ...] = ()
+    if file.format is Format.JSON:
+        # A later row may have a key that the sample lacks.
+        spelled = {name.casefold(): name for name in columns}
+        known = [column for column in table.columns if json_type(column.type) is not None]
+        fields = tuple(
+            JsonField(
+                key=spelled.get(column.name.casefold(), column.name),
+                column=column.name,
+                type=column.type,
+            )
+            for column in known
+        )
+        sources = {column.id: number for number, column in enumerate(known)}
+    elif columns:
+        _check_missing(file, sources, table)
+    filling = Filling(
+        table=table.full_name,
+        columns=table.columns,
+        sources=tuple(sources.get(column.id) for column in table.columns),
+        time_zone=options.time_zone,
+    )
+    return Layout(
+        filling=filling,
+        width=len(columns),
+        dialect=dialect_of(file, options),
+        json=fields,
+    )
+
+
+def _column(name: str, table: TableInfo) -> Column | None:
+    return next((c for c in table.columns if c.name.casefold() == name.casefold()), None)
+
+
+def _unknown(file: InputFile, name: str, table: TableInfo) -> InvalidError:
+    names = [column.name for column in table.columns]
+    near = nearest(name, names) or f"; it has {', '.join(names)}"
+    return InvalidError(
+        f"{file.name} has a column {name!r}, which {table.full_name} does not have{near}"
+    )
+
+
+def _check(
+    file: InputFile, name: str, given: pa.DataType, column: Column, table: TableInfo
+) -> None:
+    wanted = types.spark_type(column.type)
+    if file.format is Format.PARQUET and not types.accepts(column.type, given):
+        raise InvalidError(
+            f"{file.name}: column {name!r} is {types.spark_type(given)}, but "
+            f"{table.full_name}.{column.name} is {wanted}: convert the file, or load it into "
+            "another table"
+        )
+    unreadable = file.format is Format.JSON and json_type(column.type) is None
+    if unreadable or (file.format is Format.CSV and not _has_text(column.type)):
+        raise InvalidError(
+            f"{file.name}: column {name!r} fills {table.full_name}.{column.name}, which is "
+            f"{wanted}: such values can't be read from {file.format.upper()}; use Parquet"
+        )
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    """Whether CSV has values of a type."""
+    return types.is_atomic(kind) and not pa.types.is_binary(kind)
+
+
+def _check_missing(file: InputFile, sources: dict[int, int], table: TableInfo) -> None:
+    for column in table.columns:
+        if column.id not in sources and not column.nullable:
+            raise InvalidError(
+                f"{file.name} has no column {column.name!r}, which must not be NULL in "
+                f"{table.full_name}"
+            )

@@ -15,8 +15,7 @@ from typing import Protocol, runtime_checkable
 from tailrace.arguments import Name, TableName, checked
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
-from tailrace.loading import infer
-from tailrace.loading.layout import lay_out
+from tailrace.loading.convert import lay_out
 from tailrace.loading.locally import is_small, load_locally
 from tailrace.loading.options import (
     Format,
@@ -30,10 +29,9 @@ from tailrace.loading.options import (
     zone,
 )
 from tailrace.loading.parts import PreparedFile
-from tailrace.loading.plan import LoadPlan
-from tailrace.loading.progress import Progress
-from tailrace.loading.report import check_path
-from tailrace.loading.shape import Shape, look_at, sample_bytes
+from tailrace.loading.plan import LoadPlan, Progress
+from tailrace.loading.rows import check_path
+from tailrace.loading.shape import Shape, look_at, merged_columns, sample_bytes, settled
 from tailrace.loading.source import InputFile, find_files
 from tailrace.loading.with_spark import load_with_spark
 from tailrace.log import get_logger
@@ -196,7 +194,7 @@ def _prepare(
         table=info,
         created=known is None,
         files=tuple(
-            PreparedFile(file=file, shape=shape, layout=lay_out(file, shape, info, options))
+            PreparedFile(file=file, shape=shape, layout=lay_out(file, shape.columns, info, options))
             for file, shape in zip(files, shapes, strict=True)
         ),
         options=options,
@@ -221,12 +219,12 @@ def _look(files: Sequence[InputFile], options: Options, table: TableInfo | None)
 
 
 def _create(txn: Transaction, name: str, shapes: Iterable[Shape], key: Sequence[str]) -> TableInfo:
-    columns = infer.merged(shape.columns for shape in shapes)
+    columns = merged_columns(shape.columns for shape in shapes)
     if not columns:
         raise InvalidError(f"the files are empty: create {name} first, there is nothing to infer")
     txn.create_table(
         name,
-        {column: infer.settled(kind) for column, kind in columns.items()},
+        {column: settled(kind) for column, kind in columns.items()},
         primary_key=key,
     )
     return txn.info(name)

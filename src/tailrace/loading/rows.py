@@ -7,15 +7,20 @@ lines get the numbers that users see.
 
 from __future__ import annotations
 
+import csv
 import difflib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from tailrace.errors import InvalidError
+from tailrace.store.schema import TableInfo
 
 Lines = npt.NDArray[np.int64]
 
@@ -118,3 +123,38 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_fold = {one.casefold(): one for one in known}
     near = difflib.get_close_matches(name.casefold(), by_fold, n=1)
     return f"; did you mean {by_fold[near[0]]!r}?" if near else ""
+
+
+def key_misfit(table: TableInfo, row: dict[str, Any], *, part: int, line: int, why: str) -> Misfit:
+    """A row that could be read, and is rejected because of its key."""
+    key = {column.name: row[column.name] for column in table.key_columns}
+    return Misfit(
+        part=part, line=line, reason=f"the key {shown(key)} {why} already", text=as_json(row)
+    )
+
+
+def stands_in(starts: PartStarts, part: int, line: int) -> str:
+    """Why: an earlier row has the key."""
+    return f"stands in {starts.text(part, line)}"
+
+
+def exists_in(table: TableInfo) -> str:
+    """Why: the table has it."""
+    return f"exists in {table.full_name}"
+
+
+def check_path(path: Path) -> None:
+    """Raise if the report can't be written, before the work is done."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InvalidError(f"the report cannot be written to {path}: name a file in a directory")
+
+
+def write_report(path: Path, rejected: Iterable[Rejected]) -> None:
+    """Write all rejected rows; only a header if there are none."""
+    try:
+        with path.open("w", encoding="utf-8", newline="") as handle:
+            rows = csv.writer(handle, lineterminator="\n")
+            rows.writerow(field.name for field in fields(Rejected))
+            rows.writerows(astuple(one) for one in rejected)
+    except OSError as error:
+        raise InvalidError(f"the report cannot be written to {path}: {error.strerror}") from error

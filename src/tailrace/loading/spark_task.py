@@ -6,18 +6,22 @@ back is small: descriptions of the files, counts, and a few rejected rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
+import obstore
 import pyarrow as pa
+from obstore.exceptions import BaseError
 
+from tailrace.errors import UnavailableError
 from tailrace.loading.options import OnError
-from tailrace.loading.parts import Part, PartEnd
+from tailrace.loading.parts import Part, PartEnd, PartReader
 from tailrace.loading.plan import SHOWN
-from tailrace.loading.reading import PartReader
 from tailrace.loading.rows import Fitted, Misfit
-from tailrace.loading.stop_sign import StopSign
+from tailrace.objects import Storage
 from tailrace.store.files import DataFile
 from tailrace.store.names import OWN_PREFIX
 from tailrace.store.parquet_writer import FileWriter
@@ -28,6 +32,7 @@ PART = f"{OWN_PREFIX}part"
 LINE = f"{OWN_PREFIX}line"
 
 _HELD_MISFITS = 20_000  # before they are written
+_LOOK_EVERY = 1.0  # seconds between two looks for the stop sign
 _MISFITS = pa.schema(
     dict.fromkeys(("part", "line"), pa.int64())
     | dict.fromkeys(("column", "value", "reason", "text"), pa.string())
@@ -118,3 +123,30 @@ class LoadTask:
 def _with_origin(fitted: Fitted, part: int) -> pa.Table:
     owner = pa.array(np.full(len(fitted.lines), part, np.int64))
     return fitted.rows.append_column(PART, owner).append_column(LINE, pa.array(fitted.lines))
+
+
+@dataclass(kw_only=True)
+class StopSign:
+    """Put up by the driver or a task, looked for in tasks."""
+
+    storage: Storage
+    path: str  # a name that nothing else uses
+    _looked: float = field(default=0.0, compare=False)
+
+    def put_up(self) -> None:
+        """Tell all tasks to end soon. If that fails, they run to their normal end."""
+        with suppress(UnavailableError), self.storage.open_write(self.path) as sink:
+            sink.native.write(b"stop")
+
+    def is_up(self) -> bool:
+        """Whether to end; looks at most once a second."""
+        if time.monotonic() - self._looked < _LOOK_EVERY:
+            return False
+        self._looked = time.monotonic()
+        if self.storage.local is not None:
+            return (self.storage.local / self.path).exists()
+        try:
+            obstore.head(self.storage.store, self.path)
+        except (BaseError, FileNotFoundError):
+            return False
+        return True

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tailrace.loading.repeats import exists_in, key_misfit, runs, stands_in
-from tailrace.loading.rows import PartStarts
+from tailrace.loading.locally import runs
+from tailrace.loading.rows import PartStarts, exists_in, key_misfit, stands_in
 from tailrace.spark_sql.types import parse_type
 from tests.support.loading import a_table
 
