@@ -114,8 +114,7 @@ def test_imports_point_downwards() -> None:
 
 # Inside of views, from low to high.
 ROOMS = (
-    "jobs", "query", "incremental", "definition", "reader", "resolve", "spark_check", "refresh",
-    "consumer", "view", "views",
+    "jobs", "query", "incremental", "definition", "resolve", "refresh", "consumer", "view", "views",
 )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ import pytest
 import tailrace
 from tailrace import json_value, spark_sql
 from tailrace.arguments import LONGEST_TEXT
-from tailrace.spark_sql import parser as spark_parser
 from tailrace.spark_sql import types
+from tailrace.spark_sql.grammar import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,13 +56,13 @@ def ids(cases: list[tuple[str, str]]) -> list[str]:
 def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Counts the parser's steps; there are no more than a few limits' worth of them."""
     taken = [0]
-    plain = spark_parser.Parser._advance
+    plain = Parser._advance
 
     def counting(self: Any, times: int = 1) -> None:
         taken[0] += 1
         plain(self, times)
 
-    monkeypatch.setattr(spark_parser.Parser, "_advance", counting)
+    monkeypatch.setattr(Parser, "_advance", counting)
     monkeypatch.setattr(spark_sql, "STEPS", 5_000)  # enough to see that it holds
     yield taken
     assert taken[0] < 20 * spark_sql.STEPS

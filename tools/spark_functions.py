@@ -16,10 +16,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tailrace.spark_sql import allowed_functions
-from tailrace.spark_sql.allowed_functions import ALLOWED, REFUSED
+from tailrace.spark_sql import functions
+from tailrace.spark_sql.functions import ALLOWED, REFUSED
 
-MODULE = Path(allowed_functions.__file__)
+MODULE = Path(functions.__file__)
 INDENT = "    "
 
 

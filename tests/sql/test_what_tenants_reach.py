@@ -13,7 +13,7 @@ from tailrace.cli.main import app
 from tailrace.datasource.place import place_of
 from tailrace.datasource.reading import find
 from tailrace.lru import LruCache
-from tailrace.spark_sql.allowed_functions import REFUSED
+from tailrace.spark_sql.functions import REFUSED
 from tailrace.views.refresh.on_spark import small_session
 from tests.support.jobs import replica
 

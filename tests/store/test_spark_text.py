@@ -11,8 +11,8 @@ import pytest
 import sqlglot
 
 import tailrace
-from tailrace.spark_sql.allowed_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
-from tailrace.spark_sql.lexer import RefusedError, without_comments
+from tailrace.spark_sql.functions import ALLOWED, GRAMMAR, REFUSED, users_functions
+from tailrace.spark_sql.grammar import RefusedError, without_comments
 from tailrace.store.spark_session import SparkProvider
 from tailrace.store.spark_text import check_condition, check_query, named_tables
 

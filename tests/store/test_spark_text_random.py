@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from tailrace.spark_sql import parse_one
-from tailrace.spark_sql.lexer import RefusedError, without_comments
+from tailrace.spark_sql.grammar import RefusedError, without_comments
 from tailrace.store.spark_text import check_query, named_tables
 from tests.support import counted, seeds
 

@@ -30,8 +30,8 @@ from tailrace.views.incremental.program import (
 )
 from tailrace.views.incremental.rules.rule import from_query, union_all, with_weight
 from tailrace.views.query import trees
+from tailrace.views.query.optimize import pruned
 from tailrace.views.query.plan import Query
-from tailrace.views.query.prune_columns import pruned
 from tailrace.views.query.scope import Source, SourceColumn
 from tailrace.views.query.translate import translate
 

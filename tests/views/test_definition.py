@@ -11,9 +11,8 @@ import pytest
 
 from tailrace.errors import InvalidError
 from tailrace.store.schema import Column, TableInfo
-from tailrace.views.definition import Input, ViewInput, define, table_input
+from tailrace.views.definition import Input, ViewInput, define, reader_of, table_input
 from tailrace.views.query.trees import shape
-from tailrace.views.reader import reader_of
 
 if TYPE_CHECKING:
     from tailrace.views.definition import Definition, Find

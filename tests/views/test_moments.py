@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tailrace.views.query.moments import fix_moments, moment_text, moments_in
-from tailrace.views.query.parse import parse_anew
+from tailrace.views.query.parse import fix_moments, moment_text, moments_in, parse_anew
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 

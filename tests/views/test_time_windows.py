@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.errors import InvalidError
-from tailrace.views.query.parse import parse_anew
-from tailrace.views.query.time_windows import READABLE, with_readable_windows
+from tailrace.views.query.parse import READABLE, parse_anew, with_readable_windows
 from tests.views.plain import definition, layout
 
 

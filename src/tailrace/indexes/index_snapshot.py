@@ -19,7 +19,7 @@ from tailrace.fixes import Action, Fix
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.indexes.segment import Parts, Segment, parts_at
-from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
+from tailrace.spark_sql.functions import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 from tailrace.store import predicate
 from tailrace.store.deletes import Deleted
 from tailrace.store.files import DataFile

@@ -20,7 +20,7 @@ from tailrace.errors import InvalidError
 from tailrace.propagation.changes import Changes, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext
 from tailrace.propagation.job import RunKind
-from tailrace.spark_sql.determinism import nondeterministic_calls
+from tailrace.spark_sql.functions import nondeterministic_calls
 from tailrace.spark_sql.types import quote, spark_type
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.schema import TableInfo

@@ -1,8 +1,8 @@
 """What Spark's SQL means, without a Spark: parsing, types, functions, and a translator to DuckDB.
 
-This module is the one place where users' SQL is parsed. `lexer` and `relations` read it a second
-time as Spark does, `types` and `determinism` know Spark's types and functions, and `duckdb`
-evaluates expressions in the process.
+This module is the one place where users' SQL is parsed. `grammar` reads it a second time as Spark
+does, `types` and `functions` know Spark's types and functions, and `duckdb` evaluates expressions
+in the process.
 
 Always true: a text that is parsed is bounded in length, in nesting and in the parser's steps,
 because sqlglot tries some forms in several ways: each nested call that could be a type, and each
@@ -44,7 +44,7 @@ def parse(text: str) -> list[exp.Expr]:
     """The statements of a text; sqlglot's errors if it is not Spark SQL."""
     tokens = tokenize(text)
     check_depth(tokens)
-    from tailrace.spark_sql.parser import Parser  # takes a while, and most commands parse nothing
+    from tailrace.spark_sql.grammar import Parser  # takes a while, and most commands parse nothing
 
     parser = Parser(dialect=sqlglot.Dialect.get_or_raise("spark"))
     parser.most_steps = STEPS + _STEPS_A_TOKEN * len(tokens)

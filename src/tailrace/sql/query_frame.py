@@ -19,7 +19,7 @@ from sqlglot.errors import ParseError
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql import types
-from tailrace.spark_sql.lexer import RefusedError, without_comments
+from tailrace.spark_sql.grammar import RefusedError, without_comments
 from tailrace.sql import searches, system_tables
 from tailrace.sql.diagnostics import Span, did_you_mean
 from tailrace.sql.fixes import in_sql

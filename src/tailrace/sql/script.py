@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from tailrace.spark_sql import lexer
+from tailrace.spark_sql import grammar
 from tailrace.sql.diagnostics import Span, error_at
 
 # What opens a text or a name, and the message if it never closes.
@@ -44,7 +44,7 @@ def statements(text: str) -> Iterator[Statement]:
 def is_complete(text: str) -> bool:
     """Whether a text ends with a semicolon; until it does, a shell asks for more lines."""
     try:
-        tokens = lexer.tokens_of(text)
+        tokens = grammar.tokens_of(text)
     except TokenError:
         return False
     return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
@@ -53,7 +53,7 @@ def is_complete(text: str) -> bool:
 def tokens_of(text: str) -> list[Token]:
     """All tokens; an InvalidError for a text or comment that never ends."""
     try:
-        return lexer.tokens_of(text)
+        return grammar.tokens_of(text)
     except TokenError as error:
         span, message = _unended(text)
         raise error_at(text, span, message, hint="close it with the same mark") from error

@@ -1,8 +1,8 @@
 """A user's text on its way to Spark: a query, or a condition.
 
-Always true of a text that passed: Spark cuts it into the same words as we do (`spark_sql.lexer`),
+Always true of a text that passed: Spark cuts it into the same words as we do (`spark_sql.grammar`),
 looks up no tables in it but those that we have found (`relations`), and calls no functions but
-those on the list (`allowed_functions`). What is in doubt is refused. All doors come through here:
+those on the list (`spark_sql.functions`). What is in doubt is refused. All doors come through here:
 SQL, deletes, views, replicas, searches.
 """
 
@@ -17,9 +17,15 @@ from sqlglot import exp
 from sqlglot.errors import TokenError
 
 from tailrace.errors import InvalidError
-from tailrace.spark_sql.allowed_functions import ALLOWED, GRAMMAR, REFUSED, users_functions
-from tailrace.spark_sql.lexer import Lexeme, LexemeKind, RefusedError, lexemes_of, without_comments
-from tailrace.spark_sql.relations import relations
+from tailrace.spark_sql.functions import ALLOWED, GRAMMAR, REFUSED, users_functions
+from tailrace.spark_sql.grammar import (
+    Lexeme,
+    LexemeKind,
+    RefusedError,
+    lexemes_of,
+    relations,
+    without_comments,
+)
 from tailrace.store.names import fold
 from tailrace.store.spark_session import SparkProvider
 

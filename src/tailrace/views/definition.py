@@ -1,4 +1,4 @@
-"""A view's definition: its query, what it reads, and how its result is stored.
+"""A view's definition: its query, what it reads, how its result is stored, and what readers see.
 
 Owned here: from SQL and a lake's tables to a plan and a layout. A definition depends only on the
 query's text, the tables and views that it names, and the day if it asks for it; so it is built
@@ -9,7 +9,7 @@ Always true: threads and refreshes share a definition. Nobody changes its trees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from functools import cached_property, lru_cache
@@ -19,24 +19,34 @@ from sqlglot import exp
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
 from tailrace.lru import LruCache
-from tailrace.spark_sql.determinism import DAY
-from tailrace.spark_sql.lexer import Lexeme
+from tailrace.spark_sql.functions import DAY
+from tailrace.spark_sql.grammar import Lexeme
 from tailrace.spark_sql.types import spark_type
 from tailrace.store.names import fold, quoted_name
 from tailrace.store.schema import Column, TableInfo
-from tailrace.views.incremental.layout import Layout, layout_of
-from tailrace.views.query.moments import SOME_MOMENT, fix_moments
-from tailrace.views.query.parse import TOO_DEEP, Parsed, parse, parse_anew, table_key, table_name
+from tailrace.views.incremental.layout import VISIBLE, Layout, layout_of
+from tailrace.views.query.parse import (
+    SOME_MOMENT,
+    TOO_DEEP,
+    Parsed,
+    fix_moments,
+    parse,
+    parse_anew,
+    table_key,
+    table_name,
+)
 from tailrace.views.query.plan import depth
 from tailrace.views.query.scope import Source, SourceColumn, UnsupportedError
 from tailrace.views.query.translate import translate
-from tailrace.views.query.trees import size
+from tailrace.views.query.trees import column_of, size
 
 # The deepest plan, and the frames that are kept free when a view is created: rules and the writer
 # of SQL walk trees by recursion.
 _DEEPEST, _LESS_ROOM = 60, 150
 # Parts of queries whose definitions are kept; with its plan, each comes to about two kilobytes.
 _KEPT = 50_000
+# What a reader's query calls the stored table.
+STORED = "stored"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,3 +234,45 @@ def _spelled_out(text: str, find: Find) -> str:
     except UnsupportedError:
         return text
     return str(tree.sql("spark"))
+
+
+def reader_of(definition: Definition, columns: Sequence[str]) -> exp.Select:
+    """The query over the stored table, called `stored`, that shows the view.
+
+    `columns` are the table's: some queries do not tell theirs.
+    """
+    layout = definition.layout
+    names = shown_names(definition) or columns
+    query = exp.select(*(column_of(name, quoted=True) for name in names)).from_(STORED)
+    if layout is None:
+        return query
+    if any(column.column == VISIBLE for column in layout.columns):
+        query = query.where(column_of(VISIBLE, quoted=True))
+    if layout.limit is not None:
+        own = {column.column: column_of(column.name, quoted=True) for column in layout.columns}
+        for tree in layout.limit.order:
+            ordered = tree.copy()
+            for column in list(ordered.find_all(exp.Column)):
+                column.replace(own[column.name].copy())
+            query = query.order_by(ordered, copy=False)
+        if layout.limit.count is not None:
+            query = query.limit(layout.limit.count)
+        if layout.limit.offset:
+            query = query.offset(layout.limit.offset)
+    return query
+
+
+def shown_names(definition: Definition) -> list[str] | None:
+    """The names of the columns that users see; None if the query does not tell them."""
+    if definition.layout is None:
+        return None
+    return [column.name for column in definition.layout.columns if not column.hidden]
+
+
+def reader_sql(reader: exp.Query, table: str, dialect: str) -> str:
+    """A reader's query over a table or view with this name."""
+    renamed = reader.copy()
+    for relation in renamed.find_all(exp.Table):
+        if relation.name == STORED:
+            relation.set("this", exp.to_identifier(table, quoted=True))
+    return str(renamed.sql(dialect))

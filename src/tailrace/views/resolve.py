@@ -24,11 +24,11 @@ from tailrace.views.definition import (
     Input,
     ViewInput,
     define,
+    reader_of,
     table_input,
     unbuilt_input,
 )
 from tailrace.views.jobs import VIEW
-from tailrace.views.reader import reader_of
 
 # Gives the stored table of another view by its name.
 Stored = Callable[[str], TableInfo | None]

@@ -26,10 +26,9 @@ from tailrace.store.names import OWN_PREFIX, split_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
-from tailrace.views.definition import Definition, define
+from tailrace.views.definition import Definition, define, reader_of, reader_sql
 from tailrace.views.jobs import VIEW
-from tailrace.views.query.moments import moment_text
-from tailrace.views.reader import reader_of, reader_sql
+from tailrace.views.query.parse import moment_text
 from tailrace.views.refresh.choose import Strategy
 from tailrace.views.refresh.planner import FULL, Explanation, explain
 from tailrace.views.refresh.verify import Report, verify

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
@@ -14,13 +15,15 @@ from tailrace.store.names import check_name, fold, is_hidden, quoted_name, split
 from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.consumer import check_policy
-from tailrace.views.definition import Definition, define, spelled_out
+from tailrace.views.definition import Definition, define, shown_names, spelled_out
 from tailrace.views.jobs import VIEW, jobs_of_views
-from tailrace.views.reader import stored_table_name
+from tailrace.views.query.parse import with_tables
 from tailrace.views.refresh.planner import Explanation, explain
 from tailrace.views.resolve import finder
-from tailrace.views.spark_check import check_with_spark
 from tailrace.views.view import Context, View, built_beside
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Trigger = str | Mapping[str, Any] | None
 
@@ -200,3 +203,48 @@ def _base_tables(definition: Definition) -> list[str]:
         else:
             tables |= dict.fromkeys(_base_tables(given.view.definition))
     return list(tables)
+
+
+def check_with_spark(session: Any, definition: Definition) -> None:
+    """Let Spark read a query over empty tables of the right types."""
+    from pyspark.errors import AnalysisException
+
+    from tailrace.store.spark_faults import spark_faults
+
+    prefix = f"tailrace_check_{secrets.token_hex(4)}_"
+    names: list[str] = []
+    try:
+        with spark_faults():
+            _empty(session, definition, prefix, names).schema  # noqa: B018  (reading it is the check)
+    except AnalysisException as error:
+        first = str(error).partition(";")[0].partition("\n")[0]
+        raise InvalidError(f"Spark cannot read the query: {first}") from error
+    finally:
+        for name in names:
+            session.catalog.dropTempView(name)
+
+
+def _empty(session: Any, definition: Definition, prefix: str, names: list[str]) -> DataFrame:
+    """A query over empty tables; adds their names to `names`."""
+    from tailrace.spark_sql.types import spark_schema
+
+    own: dict[str, str] = {}
+    for key, given in definition.inputs.items():
+        if given.view is not None:
+            frame = _empty(session, given.view.definition, prefix, names)
+            shown = shown_names(given.view.definition) or frame.columns
+            frame = frame.toDF(*shown)
+        else:
+            assert given.table is not None
+            frame = session.createDataFrame([], spark_schema(given.table.arrow_schema))
+        own[key] = f"{prefix}{len(names)}"
+        names.append(own[key])
+        frame.createOrReplaceTempView(own[key])
+    read: DataFrame = session.sql(with_tables(definition.tree, lambda key: own[key]).sql("spark"))
+    return read
+
+
+def stored_table_name(view: str, token: str) -> str:
+    """A new name for a view's stored table, in the view's schema."""
+    schema, _ = split_name(view)
+    return quoted_name(schema, f"_tailrace_{re.sub('[^0-9a-z]', '', token)}")

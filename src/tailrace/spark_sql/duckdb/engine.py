@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tailrace.spark_sql.duckdb.arithmetic import DIVIDE
+from tailrace.spark_sql.duckdb.operators import DIVIDE
 from tailrace.spark_sql.duckdb.type_rules import DataType
 
 if TYPE_CHECKING:

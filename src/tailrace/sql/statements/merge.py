@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.spark_sql.determinism import NONDETERMINISTIC
+from tailrace.spark_sql.functions import NONDETERMINISTIC
 from tailrace.spark_sql.types import quote
 from tailrace.sql import edits
 from tailrace.sql.diagnostics import Span

@@ -23,7 +23,7 @@ from sqlglot import exp
 
 from tailrace.spark_sql.types import spark_type
 from tailrace.views.incremental.layout import Call
-from tailrace.views.query.scope import column_of
+from tailrace.views.query.trees import column_of
 
 Types = Mapping[str, pa.DataType]
 

@@ -22,6 +22,7 @@ from enum import StrEnum
 from sqlglot import exp
 
 from tailrace.store.names import OWN_PREFIX
+from tailrace.views.query.optimize import pruned
 from tailrace.views.query.plan import (
     Aggregate,
     Aggregation,
@@ -33,8 +34,8 @@ from tailrace.views.query.plan import (
     Window,
     inexact_columns,
 )
-from tailrace.views.query.prune_columns import pruned
-from tailrace.views.query.scope import UnsupportedError, all_of, column_of, conjuncts, renamed
+from tailrace.views.query.scope import UnsupportedError
+from tailrace.views.query.trees import all_of, column_of, conjuncts, renamed
 
 VISIBLE = f"{OWN_PREFIX}visible"
 ROWS = f"{OWN_PREFIX}rows"

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from tailrace.views.query.optimize import pruned
 from tailrace.views.query.plan import Node, Scan
-from tailrace.views.query.prune_columns import pruned
-from tailrace.views.query.scope import column_of
 from tailrace.views.query.trees import (
+    column_of,
     from_query,
     names_in,
     select,

@@ -25,8 +25,16 @@ from tailrace.views.incremental.layout import ROWS, VISIBLE, Call, Layout, Way
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import affected, column_items, only_with, with_weight
 from tailrace.views.query.plan import origin
-from tailrace.views.query.scope import all_of, any_of, column_of, renamed
-from tailrace.views.query.trees import from_query, items, sub, union_all
+from tailrace.views.query.trees import (
+    all_of,
+    any_of,
+    column_of,
+    from_query,
+    items,
+    renamed,
+    sub,
+    union_all,
+)
 
 FILE, POS = f"{OWN_PREFIX}file", f"{OWN_PREFIX}pos"
 COUNT, AGAIN = f"{OWN_PREFIX}count", f"{OWN_PREFIX}again"

@@ -11,14 +11,8 @@ from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.views.query.plan import Aggregate, Aggregation, Node, Project, Union
-from tailrace.views.query.scope import (
-    Scope,
-    UnsupportedError,
-    column_of,
-    columns_in,
-    outside_queries,
-    renamed,
-)
+from tailrace.views.query.scope import Scope, UnsupportedError
+from tailrace.views.query.trees import column_of, columns_in, outside_queries, renamed
 
 if TYPE_CHECKING:
     from tailrace.views.query.translate import Translator

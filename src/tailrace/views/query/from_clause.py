@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
+from tailrace.views.query.optimize import filtered
 from tailrace.views.query.plan import (
     Explode,
     InnerJoin,
@@ -20,19 +21,8 @@ from tailrace.views.query.plan import (
     Scan,
     Values,
 )
-from tailrace.views.query.push_filters import filtered
-from tailrace.views.query.scope import (
-    Names,
-    Resolve,
-    Scope,
-    Source,
-    UnsupportedError,
-    Visible,
-    all_of,
-    column_of,
-    columns_in,
-    conjuncts,
-)
+from tailrace.views.query.scope import Names, Resolve, Scope, Source, UnsupportedError, Visible
+from tailrace.views.query.trees import all_of, column_of, columns_in, conjuncts
 
 # Clauses that no rule covers.
 REFUSED = ("pivots", "sample", "match", "connect", "cluster", "distribute", "sort")
@@ -308,9 +298,11 @@ class Relations:
             return node, value.name
         return self.with_column(node, value)
 
-    def with_column(self, node: Node, value: exp.Expr, base: str = "k") -> tuple[Node, str]:
+    def with_column(
+        self, node: Node, value: exp.Expr, base: str = "k", kind: exp.DataType | None = None
+    ) -> tuple[Node, str]:
         """A node with one more column, computed."""
-        name = self.names.new(base, self.names.type_of(value))
+        name = self.names.new(base, kind or self.names.type_of(value))
         items = (*((c, column_of(c)) for c in node.columns), (name, value))
         return Project(columns=(*node.columns, name), input=node, items=items), name
 

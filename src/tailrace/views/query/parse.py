@@ -1,4 +1,4 @@
-"""A view's query as written: its tree, and what it names.
+"""A view's query as written: its tree, what it names, and the functions of time that it calls.
 
 Always true: the result of `parse` is shared by all who parse the same text. To change its tree,
 copy it.
@@ -6,8 +6,10 @@ copy it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
@@ -15,17 +17,19 @@ from sqlglot import exp
 from tailrace import spark_sql
 from tailrace.errors import InvalidError
 from tailrace.lru import LruCache
-from tailrace.spark_sql.lexer import Lexeme, without_comments
+from tailrace.spark_sql.functions import DAY, INSTANT, called, is_moment
+from tailrace.spark_sql.grammar import Lexeme, without_comments
 from tailrace.store.names import fold, quoted_name
 from tailrace.store.spark_text import check_query, named_tables, spelled_otherwise
-from tailrace.views.query.moments import moments_in
-from tailrace.views.query.scope import balanced
-from tailrace.views.query.time_windows import READABLE, restore_windows, with_readable_windows
-from tailrace.views.query.trees import size
+from tailrace.views.query.trees import balanced, size
 
 TOO_DEEP = "the query is nested too deeply"
 # Parts of trees that are kept: about half a kilobyte each.
 _KEPT = 100_000
+# For any moment, where only the shape of a query matters.
+SOME_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
+# sqlglot takes `window` for the clause WINDOW, even where a parenthesis follows.
+READABLE = "tailrace_window"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,3 +112,65 @@ def with_tables(tree: exp.Query, rename: Callable[[str], str]) -> exp.Query:
         table.set("db", None)
         table.set("this", exp.to_identifier(rename(key)))
     return renamed
+
+
+def with_readable_windows(text: str) -> str:
+    """A query that calls the function by a name that sqlglot reads everywhere."""
+    try:
+        tokens = spark_sql.tokenize(text)
+    except sqlglot.errors.SqlglotError:
+        return text  # the parser says what is wrong
+    places = [
+        (token.start, token.end + 1)
+        for token, following in pairwise(tokens)
+        if token.text.lower() == "window" and following.text == "("
+    ]
+    for start, end in reversed(places):
+        text = text[:start] + READABLE + text[end:]
+    return text
+
+
+def restore_windows(tree: exp.Expr) -> None:
+    """Give the function its own name back."""
+    for call in tree.find_all(exp.Anonymous):
+        if call.name == READABLE:
+            call.set("this", "window")
+
+
+# --- functions of time ----------------------------------------------------------------------
+# They are fixed for a refresh; when they have moved on, the view has to be refreshed.
+
+
+def moments_in(tree: exp.Expr) -> tuple[str, ...]:
+    """The names of the functions of time that a query calls."""
+    return tuple(sorted({name for _, name in _calls(tree)}))
+
+
+def fix_moments(tree: exp.Expr, moment: datetime) -> None:
+    """Replace the functions of time by a moment's values."""
+    for call, name in list(_calls(tree)):
+        if name in DAY:
+            call.replace(exp.cast(exp.Literal.string(moment.date().isoformat()), "date"))
+            continue
+        instant = exp.cast(exp.Literal.string(moment.isoformat(" ")), "timestamp")
+        if name == "localtimestamp":  # in the session's time zone
+            instant = exp.cast(instant, "timestamp_ntz", dialect="spark")
+        call.replace(instant)
+
+
+def _calls(tree: exp.Expr) -> Iterator[tuple[exp.Func, str]]:
+    """The calls, each with Spark's name of it."""
+    for call in tree.find_all(exp.Func):
+        name = called(call)
+        if name in DAY:
+            yield call, name
+        elif name in INSTANT and is_moment(call):
+            # sqlglot reads unix_timestamp() as this.
+            yield call, "unix_timestamp" if isinstance(call.parent, exp.StrToUnix) else name
+
+
+def moment_text(moments: tuple[str, ...], moment: datetime) -> str:
+    """A moment as a view's functions see it: the same for as long as their values are."""
+    if not moments:
+        return ""
+    return str(moment.date()) if set(moments) <= DAY else moment.isoformat()

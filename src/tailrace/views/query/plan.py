@@ -14,7 +14,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from tailrace.views.query.common_type import common_type
+from tailrace.views.query.scope import common_type
 
 # An output column: its name and what it is computed from.
 Item = tuple[str, exp.Expr]

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from tailrace.errors import InvalidError
-from tailrace.views.query.common_type import common_type
-from tailrace.views.query.trees import copied
+from tailrace.views.query.trees import column_of, columns_in, outside_queries, renamed
+
+_Type = exp.DataType.Type
+# Whole numbers, and the digits of their largest value.
+_WHOLE = {_Type.TINYINT: 3, _Type.SMALLINT: 5, _Type.INT: 10, _Type.BIGINT: 20}
+_MOST_DIGITS = 38
+# In each kind, the last type holds all values of the others.
+_ORDERED = (
+    (_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.BIGINT),
+    (_Type.FLOAT, _Type.DOUBLE),
+    (_Type.CHAR, _Type.VARCHAR, _Type.TEXT),
+    (_Type.DATE, _Type.TIMESTAMPTZ),
+)
+# Their values add up to the same in any order.
+EXACT_TYPES = {*exp.DataType.INTEGER_TYPES, _Type.DECIMAL}
 
 
 class UnsupportedError(Exception):
@@ -114,111 +127,10 @@ class Scope:
         )
 
 
-def outside_queries(holder: exp.Expr) -> list[exp.Column]:
-    """The columns of an expression outside of its subqueries."""
-    return [c for c in holder.find_all(exp.Column) if not _is_inside_query(c, holder)]
-
-
-def _is_inside_query(column: exp.Expr, holder: exp.Expr) -> bool:
-    above = column.parent
-    while above is not None and above is not holder:
-        if isinstance(above, exp.Query):
-            return True
-        above = above.parent
-    return False
-
-
 def _fields(tree: exp.Expr, names: Iterable[str]) -> exp.Expr:
     for name in names:
         tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
     return tree
-
-
-def column_of(name: str) -> exp.Column:
-    """A column of a plan as an expression."""
-    return exp.Column(this=exp.Identifier(this=name, quoted=False))
-
-
-def columns_in(tree: exp.Expr) -> set[str]:
-    """The plan's columns that an expression uses."""
-    return {column.name for column in tree.find_all(exp.Column)}
-
-
-def renamed(tree: exp.Expr, names: Mapping[str, exp.Expr]) -> exp.Expr:
-    """A copy of an expression with other expressions in place of columns."""
-    holder = exp.Paren(this=tree.copy())
-    for column in list(holder.find_all(exp.Column)):
-        if column.name in names:
-            value = names[column.name].copy()
-            # One value stays one, whatever is around it.
-            loose = isinstance(value, _LOOSE) and not isinstance(value, exp.Paren)
-            column.replace(exp.Paren(this=value) if loose else value)
-    result: exp.Expr = holder.this
-    return result
-
-
-_LOOSE = (exp.Binary, exp.Unary, exp.Between, exp.In)
-
-
-def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:
-    """The parts of an AND."""
-    parts: list[exp.Expr] = []
-    waiting = [] if tree is None else [tree]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, exp.Paren):
-            waiting.append(part.this)
-        elif isinstance(part, exp.And):
-            waiting += [part.right, part.left]
-        else:
-            parts.append(part)
-    return parts
-
-
-def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
-    """The AND of conditions."""
-    return connected(exp.And, [copied(c) for c in conditions]) if conditions else exp.true()
-
-
-def any_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
-    """The OR of conditions."""
-    return connected(exp.Or, [copied(c) for c in conditions]) if conditions else exp.false()
-
-
-def connected(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
-    """The AND or OR of parts in their order, as the lowest tree: others walk it by recursion."""
-    if len(parts) == 1:
-        return parts[0]
-    sides = [connected(kind, part) for part in (parts[: len(parts) // 2], parts[len(parts) // 2 :])]
-    held = [
-        exp.Paren(this=side) if isinstance(side, exp.Connector) and type(side) is not kind else side
-        for side in sides
-    ]
-    return kind(this=held[0], expression=held[1])
-
-
-def balanced(tree: exp.Query) -> exp.Query:
-    """A query with its long ANDs and ORs as the lowest trees."""
-    for connector in list(tree.find_all(exp.And, exp.Or)):
-        kind = type(connector)
-        if type(connector.parent) is kind:
-            continue
-        parts: list[exp.Expr] = []
-        waiting: list[exp.Expr] = [connector]
-        while waiting:
-            part = waiting.pop()
-            if type(part) is kind:
-                waiting += [part.right, part.left]
-            else:
-                parts.append(part)
-        connector.replace(connected(kind, parts))
-    return tree
-
-
-EXACT_TYPES = {
-    *exp.DataType.INTEGER_TYPES,
-    exp.DataType.Type.DECIMAL,
-}
 
 
 class Names:
@@ -304,3 +216,43 @@ class Names:
             return tree.to.is_type("decimal")
         inside = [tree.this, tree.args.get("expression")]
         return any(isinstance(part, exp.Expr) and self.is_decimal(part) for part in inside)
+
+
+def common_type(one: exp.DataType | None, other: exp.DataType | None) -> exp.DataType | None:
+    """The wider of two types; None if there is none that holds both, or one is not known.
+
+    Spark compares a text with a number, or a bigint with a double, by converting one of them; then
+    values that differ can equal the same third one: '1' and '01' are both 1. A key of one side
+    would find only some of its rows on the other, so rules must not look for rows by it. Within
+    one kind (exact numbers, floats, texts, moments) that cannot happen.
+    """
+    if one is None or other is None or _Type.UNKNOWN in (one.this, other.this):
+        return None
+    if one == other or other.this == _Type.NULL:
+        return one
+    if one.this == _Type.NULL:
+        return other
+    for kind in _ORDERED:
+        if one.this in kind and other.this in kind:
+            return max(one, other, key=lambda given: kind.index(given.this))
+    return _common_decimal(one, other)
+
+
+def _common_decimal(one: exp.DataType, other: exp.DataType) -> exp.DataType | None:
+    digits = [_digits(one), _digits(other)]
+    before = max((size[0] for size in digits if size), default=0)
+    after = max((size[1] for size in digits if size), default=0)
+    if None in digits or before + after > _MOST_DIGITS:
+        return None
+    return exp.DataType.build(f"decimal({before + after}, {after})", dialect="spark")
+
+
+def _digits(given: exp.DataType) -> tuple[int, int] | None:
+    """How many digits a number has before and after the point; None if it is not exact."""
+    if given.this in _WHOLE:
+        return _WHOLE[given.this], 0
+    if given.this != _Type.DECIMAL:
+        return None
+    sizes = [int(part.name) for part in given.expressions] or [10]
+    precision, scale = (*sizes, 0)[:2]
+    return precision - scale, scale

@@ -14,7 +14,8 @@ from tailrace.views.query.plan import (
     SetOperation,
     Union,
 )
-from tailrace.views.query.scope import EXACT_TYPES, UnsupportedError, column_of
+from tailrace.views.query.scope import EXACT_TYPES, UnsupportedError
+from tailrace.views.query.trees import column_of
 
 _UNKNOWN = exp.DataType.Type.UNKNOWN
 

@@ -13,31 +13,21 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
-from tailrace.spark_sql.determinism import DAY, INSTANT, nondeterministic_calls
+from tailrace.spark_sql.functions import DAY, INSTANT, nondeterministic_calls
 from tailrace.views.query.aggregates import Aggregating, is_aggregate
 from tailrace.views.query.from_clause import REFUSED, Env, From, Relations, Result
+from tailrace.views.query.optimize import filtered
 from tailrace.views.query.plan import (
     Aggregate,
     Limit,
     OutputColumn,
     Query,
 )
-from tailrace.views.query.push_filters import filtered
-from tailrace.views.query.scope import (
-    Resolve,
-    Scope,
-    UnsupportedError,
-    Visible,
-    column_of,
-    columns_in,
-    conjuncts,
-    outside_queries,
-    renamed,
-)
+from tailrace.views.query.scope import Resolve, Scope, UnsupportedError, Visible
 from tailrace.views.query.set_operations import combined
 from tailrace.views.query.subqueries import Subqueries
-from tailrace.views.query.time_windows import add_time_window
-from tailrace.views.query.windows import add_windows
+from tailrace.views.query.trees import column_of, columns_in, conjuncts, outside_queries, renamed
+from tailrace.views.query.windows import add_time_window, add_windows
 
 
 def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.DataType]]:
@@ -57,7 +47,7 @@ def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.
 
 
 @dataclass(kw_only=True)
-class _Late:
+class Late:
     """What a SELECT computes after WHERE."""
 
     items: list[tuple[str, exp.Expr]]
@@ -156,15 +146,13 @@ class Translator(Relations):
             self._grouped(result, late, group, scope, subqueries)
         elif late.having is not None:
             raise InvalidError("HAVING needs a GROUP BY or an aggregate function")
-        result.node, late.items, late.orders, late.qualify = add_windows(
-            self, select, result.node, late.items, late.orders, late.qualify
-        )
+        result.node = add_windows(self, select, result.node, late)
         if late.qualify is not None:
             result.node = filtered(result.node, late.qualify)
         self._shown(result, late, distinct=select.args.get("distinct") is not None)
         return self._limited(select, result, late.orders) if late.limited else result
 
-    def _late(self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries) -> _Late:
+    def _late(self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries) -> Late:
         """What is computed after WHERE, bound to its columns."""
         items = self._items(select, scope, from_, subqueries)
         aliases = {name.casefold(): value for name, value in items}
@@ -174,7 +162,7 @@ class Translator(Relations):
         if distinct is not None and distinct.args.get("on"):
             raise UnsupportedError("DISTINCT ON")
         limited = select.args.get("limit") is not None or select.args.get("offset") is not None
-        return _Late(
+        return Late(
             items=items,
             having=self._bind_late(having.this, scope, aliases) if having else None,
             qualify=self._bind_late(qualify.this, scope, aliases) if qualify else None,
@@ -186,7 +174,7 @@ class Translator(Relations):
     def _grouped(
         self,
         result: Result,
-        late: _Late,
+        late: Late,
         group: exp.Group | None,
         scope: Scope,
         subqueries: Subqueries,
@@ -212,8 +200,9 @@ class Translator(Relations):
                 if left is not None:
                     holder.conditions.append(left)
             result.node = holder.node()
+            late.having = None
 
-    def _shown(self, result: Result, late: _Late, *, distinct: bool) -> None:
+    def _shown(self, result: Result, late: Late, *, distinct: bool) -> None:
         """The outputs, and what ORDER BY or an open condition needs beside them."""
         needed = {c for tree in result.open for c in columns_in(tree)}
         extra = sorted(needed & set(result.node.columns))

@@ -1,4 +1,4 @@
-"""Queries as trees, built without parsing or copying.
+"""Queries and expressions as trees: built without parsing, taken apart, and compared.
 
 To pass a tree on is to give it away: each part has one place in one tree.
 """
@@ -6,13 +6,15 @@ To pass a tree on is to give it away: each part has one place in one tree.
 from __future__ import annotations
 
 import gc
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sqlglot import exp
 
 _WHOLE = "tailrace_whole"
 _PLAIN = 2  # parts of a SELECT: what it shows, and FROM
+# What has to be in parentheses inside of another expression.
+_LOOSE = (exp.Binary, exp.Unary, exp.Between, exp.In)
 # What has no relation inside.
 _LEAVES = (exp.Column, exp.Literal, exp.Identifier, exp.DataType, exp.TableAlias)
 
@@ -64,10 +66,10 @@ def _alias(name: str) -> exp.TableAlias:
 
 def items(columns: Sequence[str], relation: str | None = None) -> list[exp.Expr]:
     """Columns as a SELECT list."""
-    return [column(name, relation) for name in columns]
+    return [column_of(name, relation) for name in columns]
 
 
-def column(name: str, relation: str | None = None, *, quoted: bool = False) -> exp.Column:
+def column_of(name: str, relation: str | None = None, *, quoted: bool = False) -> exp.Column:
     """A column; one of a plan has a name that needs no quotes."""
     tree = exp.Column(this=exp.Identifier(this=name, quoted=quoted))
     if relation is not None:
@@ -186,3 +188,90 @@ def shape(tree: exp.Expr) -> tuple[Hashable, ...]:
                 words.append(name)
                 waiting.append(value)
     return tuple(words)
+
+
+def outside_queries(holder: exp.Expr) -> list[exp.Column]:
+    """The columns of an expression outside of its subqueries."""
+    return [c for c in holder.find_all(exp.Column) if not _is_inside_query(c, holder)]
+
+
+def _is_inside_query(column: exp.Expr, holder: exp.Expr) -> bool:
+    above = column.parent
+    while above is not None and above is not holder:
+        if isinstance(above, exp.Query):
+            return True
+        above = above.parent
+    return False
+
+
+def columns_in(tree: exp.Expr) -> set[str]:
+    """The plan's columns that an expression uses."""
+    return {column.name for column in tree.find_all(exp.Column)}
+
+
+def renamed(tree: exp.Expr, names: Mapping[str, exp.Expr]) -> exp.Expr:
+    """A copy of an expression with other expressions in place of columns."""
+    holder = exp.Paren(this=tree.copy())
+    for column in list(holder.find_all(exp.Column)):
+        if column.name in names:
+            value = names[column.name].copy()
+            # One value stays one, whatever is around it.
+            loose = isinstance(value, _LOOSE) and not isinstance(value, exp.Paren)
+            column.replace(exp.Paren(this=value) if loose else value)
+    result: exp.Expr = holder.this
+    return result
+
+
+def conjuncts(tree: exp.Expr | None) -> list[exp.Expr]:
+    """The parts of an AND."""
+    parts: list[exp.Expr] = []
+    waiting = [] if tree is None else [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.Paren):
+            waiting.append(part.this)
+        elif isinstance(part, exp.And):
+            waiting += [part.right, part.left]
+        else:
+            parts.append(part)
+    return parts
+
+
+def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    """The AND of conditions."""
+    return connected(exp.And, [copied(c) for c in conditions]) if conditions else exp.true()
+
+
+def any_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    """The OR of conditions."""
+    return connected(exp.Or, [copied(c) for c in conditions]) if conditions else exp.false()
+
+
+def connected(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    """The AND or OR of parts in their order, as the lowest tree: others walk it by recursion."""
+    if len(parts) == 1:
+        return parts[0]
+    sides = [connected(kind, part) for part in (parts[: len(parts) // 2], parts[len(parts) // 2 :])]
+    held = [
+        exp.Paren(this=side) if isinstance(side, exp.Connector) and type(side) is not kind else side
+        for side in sides
+    ]
+    return kind(this=held[0], expression=held[1])
+
+
+def balanced(tree: exp.Query) -> exp.Query:
+    """A query with its long ANDs and ORs as the lowest trees."""
+    for connector in list(tree.find_all(exp.And, exp.Or)):
+        kind = type(connector)
+        if type(connector.parent) is kind:
+            continue
+        parts: list[exp.Expr] = []
+        waiting: list[exp.Expr] = [connector]
+        while waiting:
+            part = waiting.pop()
+            if type(part) is kind:
+                waiting += [part.right, part.left]
+            else:
+                parts.append(part)
+        connector.replace(connected(kind, parts))
+    return tree

@@ -1,4 +1,8 @@
-"""Window functions of a SELECT."""
+"""Window functions of a SELECT, and windows of time: `window(t, '10 minutes')`.
+
+A tumbling or sliding window of time is a function of a row, or a generator: it becomes a column
+below everything else in its SELECT. A session depends on other rows, so no rule covers it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from tailrace.errors import InvalidError
 from tailrace.views.query.plan import Node, Window
-from tailrace.views.query.scope import UnsupportedError, column_of
+from tailrace.views.query.scope import Scope, UnsupportedError, Visible
+from tailrace.views.query.trees import column_of
 
 if TYPE_CHECKING:
-    from tailrace.views.query.from_clause import Relations
+    from tailrace.views.query.from_clause import From, Relations
+    from tailrace.views.query.translate import Late
 
-Items = list[tuple[str, exp.Expr]]
+_TIME_WINDOW = exp.DataType.build("struct<start: timestamp, end: timestamp>", dialect="spark")
 # Functions whose result depends on how rows are ordered that ORDER BY leaves equal.
 _ORDERED = (
     exp.RowNumber,
@@ -25,23 +32,14 @@ _ORDERED = (
 )
 
 
-def add_windows(
-    relations: Relations,
-    select: exp.Select,
-    node: Node,
-    items: Items,
-    orders: list[exp.Ordered],
-    qualify: exp.Expr | None,
-) -> tuple[Node, Items, list[exp.Ordered], exp.Expr | None]:
-    """A node with the functions' values as columns, and the expressions over these columns."""
-    trees = [*(value for _, value in items), *(o.this for o in orders)]
-    trees += [qualify] if qualify is not None else []
+def add_windows(relations: Relations, select: exp.Select, node: Node, late: Late) -> Node:
+    """A node with the functions' values as columns; what comes `late` then reads these columns."""
     calls: dict[str, exp.Window] = {}
-    for tree in trees:
+    for tree in late.trees():
         for window in tree.find_all(exp.Window):
             calls.setdefault(window.sql("spark"), window)
     if not calls:
-        return node, items, orders, qualify
+        return node
     if select.args.get("windows"):
         raise UnsupportedError("a named WINDOW: write OVER (…) at each function")
     bound: dict[str, exp.Window] = {}
@@ -52,19 +50,12 @@ def add_windows(
     shared = set.intersection(
         *({key.name for key in window.args["partition_by"]} for window in bound.values())
     )
-    computed: Items = []
+    computed: list[tuple[str, exp.Expr]] = []
     names: dict[str, str] = {}
     for text, window in bound.items():
         _break_ties(window, node)
         names[text] = relations.names.new("w", relations.names.type_of(window))
         computed.append((names[text], window))
-    node = Window(
-        columns=(*node.columns, *names.values()),
-        input=node,
-        partition=tuple(c for c in node.columns if c in shared),
-        items=tuple(computed),
-        exact=all(_is_exact(relations, window) for window in bound.values()),
-    )
 
     def after(tree: exp.Expr) -> exp.Expr:
         holder = exp.Paren(this=tree.copy())
@@ -74,13 +65,13 @@ def add_windows(
         result: exp.Expr = holder.this
         return result
 
-    for ordered in orders:
-        ordered.set("this", after(ordered.this))
-    return (
-        node,
-        [(name, after(value)) for name, value in items],
-        orders,
-        None if qualify is None else after(qualify),
+    late.rewrite(after)
+    return Window(
+        columns=(*node.columns, *names.values()),
+        input=node,
+        partition=tuple(c for c in node.columns if c in shared),
+        items=tuple(computed),
+        exact=all(_is_exact(relations, window) for window in bound.values()),
     )
 
 
@@ -110,3 +101,26 @@ def _break_ties(window: exp.Window, node: Node) -> None:
 def _is_exact(relations: Relations, window: exp.Window) -> bool:
     inside = window.this.find(exp.Sum, exp.Avg)
     return inside is None or relations.names.is_exact(inside.this)
+
+
+def add_time_window(relations: Relations, select: exp.Select, from_: From, scope: Scope) -> None:
+    """Add the window of a SELECT as a column to what it reads."""
+    calls = [c for c in select.find_all(exp.Anonymous) if c.parent_select is select]
+    for call in calls:
+        if call.name.lower() == "session_window":
+            raise UnsupportedError(f"{call.sql('spark')[:60]}: a session depends on rows beside it")
+        if call.name.lower() == "window_time":
+            raise UnsupportedError(f"no rule for {call.sql('spark')[:60]}")
+    windows = {c.sql("spark"): c for c in calls if c.name.lower() == "window"}
+    if not windows:
+        return
+    if len(windows) > 1:
+        raise InvalidError("a query has at most one window of time")
+    (call,) = windows.values()
+    node, column = relations.with_column(
+        from_.collapse(), scope.bind(call), "window", _TIME_WINDOW.copy()
+    )
+    from_.parts = [node]
+    scope.calls[call.sql("spark")] = column
+    if scope.find("window", None) is None:
+        scope.columns.append(Visible(relation=None, name="window", column=column, implicit=True))

@@ -13,16 +13,24 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.spark_sql.duckdb import type_rules
-from tailrace.spark_sql.duckdb.arithmetic import plain_zero
 from tailrace.spark_sql.duckdb.engine import ColumnTypes
 from tailrace.spark_sql.duckdb.expressions import translate
+from tailrace.spark_sql.duckdb.operators import plain_zero
 from tailrace.spark_sql.duckdb.translated import Translated, cast, condition, only
 from tailrace.spark_sql.duckdb.type_rules import BIGINT, INT, DataType, DiffersError
 from tailrace.store.schema import Column
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import WEIGHT, Fetch, Keys, Program, leaves_of
 from tailrace.views.query.parse import TOO_DEEP
-from tailrace.views.query.trees import column, names_in, select, sub, table, union_all, union_parts
+from tailrace.views.query.trees import (
+    column_of,
+    names_in,
+    select,
+    sub,
+    table,
+    union_all,
+    union_parts,
+)
 
 # With fewer rows left out before it, one of these may give fewer or other rows.
 _NOT_MONOTONE = (
@@ -186,7 +194,7 @@ def _named(tree: exp.Expr, name: str) -> exp.Expr:
 
 
 def _column(name: str, relation: str | None = None) -> exp.Column:
-    return column(name, relation, quoted=True)
+    return column_of(name, relation, quoted=True)
 
 
 @dataclass

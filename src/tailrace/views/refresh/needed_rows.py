@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from tailrace.spark_sql.duckdb.dates import day_of
+from tailrace.spark_sql.duckdb.translated import day_of
 from tailrace.views.incremental.program import Fetch, Program
-from tailrace.views.query.scope import any_of, conjuncts, renamed
-from tailrace.views.query.trees import shape, tables_in
+from tailrace.views.query.trees import any_of, conjuncts, renamed, shape, tables_in
 
 
 @dataclass(frozen=True, kw_only=True)

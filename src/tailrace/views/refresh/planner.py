@@ -18,7 +18,7 @@ from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column
 from tailrace.views.definition import Definition, Input
-from tailrace.views.query.moments import moment_text
+from tailrace.views.query.parse import moment_text
 from tailrace.views.refresh.choose import Choice, Facts, Option, Strategy, choose
 from tailrace.views.refresh.on_spark import has_known_meaning
 from tailrace.views.refresh.programs import Prepared, Programs, names_in_programs

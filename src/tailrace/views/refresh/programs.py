@@ -25,8 +25,7 @@ from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way
 from tailrace.views.incremental.program import Builder, Program
 from tailrace.views.query.parse import TOO_DEEP
-from tailrace.views.query.scope import column_of
-from tailrace.views.query.trees import kept, size
+from tailrace.views.query.trees import column_of, kept, size
 from tailrace.views.refresh.compile import Compiled, compiled, types_of_leaves
 from tailrace.views.refresh.needed_rows import NO_LIMIT, StoredLimit, fetch_conditions, values_read
 

@@ -28,14 +28,12 @@ from tailrace.store.names import is_hidden, split_name
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
-from tailrace.views.definition import Definition
+from tailrace.views.definition import Definition, reader_of, reader_sql
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way
 from tailrace.views.incremental.program import Builder, End, Leaf
 from tailrace.views.jobs import VIEW
-from tailrace.views.query.moments import moment_text
-from tailrace.views.query.parse import with_tables
-from tailrace.views.reader import reader_of, reader_sql
+from tailrace.views.query.parse import moment_text, with_tables
 from tailrace.views.refresh.apply import StoredTable
 from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_name, plain_cost
 from tailrace.views.refresh.execution import Run

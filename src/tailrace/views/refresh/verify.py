@@ -21,10 +21,9 @@ from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.table import scan_at
-from tailrace.views.definition import Definition
+from tailrace.views.definition import Definition, reader_of, reader_sql
 from tailrace.views.incremental.identity import comparable
 from tailrace.views.query.parse import with_tables
-from tailrace.views.reader import reader_of, reader_sql
 from tailrace.views.resolve import definition_at
 
 if TYPE_CHECKING:

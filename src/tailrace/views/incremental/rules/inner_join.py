@@ -20,8 +20,7 @@ from sqlglot import exp
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, affected, difference, only_with
 from tailrace.views.query.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
-from tailrace.views.query.scope import all_of
-from tailrace.views.query.trees import from_query, items, select, sub, table, union_all
+from tailrace.views.query.trees import all_of, from_query, items, select, sub, table, union_all
 
 # Up to so many changed inputs, each term reads what it needs for itself.
 _FEW = 2

@@ -20,8 +20,7 @@ from tailrace.views.incremental.rules.rule import (
     with_weight,
 )
 from tailrace.views.query.plan import JoinKind, KeyJoin
-from tailrace.views.query.scope import all_of, column_of
-from tailrace.views.query.trees import from_query, items, select, sub, union_all
+from tailrace.views.query.trees import all_of, column_of, from_query, items, select, sub, union_all
 
 _JOINS = {
     JoinKind.LEFT: {"side": "LEFT"},

@@ -16,9 +16,10 @@ from tailrace.views.incremental.rules.rule import (
     with_rest,
 )
 from tailrace.views.query.plan import Explode, Filter, Node, OneRow, Project, Scan, Union, Values
-from tailrace.views.query.scope import all_of, conjuncts
 from tailrace.views.query.trees import (
-    column,
+    all_of,
+    column_of,
+    conjuncts,
     from_query,
     items,
     named,
@@ -49,14 +50,16 @@ class ScanRule(Rule):
         """The old rows, from the new ones and the change, so that the table is read once."""
         fetched = b.fetch(node, End.NEW, by, within.keys, key)
         own = b.source_keys[node.source]
-        shown = [column(c, quoted=True) for c in own]
+        shown = [column_of(c, quoted=True) for c in own]
         inserted = select(shown, b.leaf(node.source, None)).where(
             exp.GT(this=exp.column(WEIGHT), expression=exp.Literal.number(0)), copy=False
         )
         kept = select(_items_of(node, "n"), table(fetched, "n"))
         same = all_of(
             [
-                exp.EQ(this=column(c, "n", quoted=True), expression=column(c, "d", quoted=True))
+                exp.EQ(
+                    this=column_of(c, "n", quoted=True), expression=column_of(c, "d", quoted=True)
+                )
                 for c in own
             ]
         )
@@ -76,7 +79,7 @@ class ScanRule(Rule):
 
 def _items_of(scan: Scan, relation: str | None = None) -> list[exp.Expr]:
     return [
-        named(column(own, relation, quoted=True), name)
+        named(column_of(own, relation, quoted=True), name)
         for own, name in zip(scan.fields, scan.columns, strict=True)
     ]
 
@@ -195,7 +198,7 @@ class UnionRule(Rule):
 
     def _named(self, node: Union, part: Node, query: exp.Query, more: Sequence[str]) -> exp.Select:
         pairs = zip(part.columns, node.columns, strict=True)
-        shown = [named(column(own), name) for own, name in pairs]
+        shown = [named(column_of(own), name) for own, name in pairs]
         return select([*shown, *items(more)], sub(query))
 
     def touched(self, b: Builder, node: Union, columns: Sequence[str]) -> list[exp.Query]:

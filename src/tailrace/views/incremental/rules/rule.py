@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.query.plan import Node, SetOperation, Union
-from tailrace.views.query.scope import all_of
 from tailrace.views.query.trees import (
-    column,
+    all_of,
+    column_of,
     copied,
     from_query,
     items,
@@ -75,7 +75,7 @@ def only_with(query: exp.Query, within: Within | None, columns: Sequence[str]) -
     if within is None:
         return query
     same = [
-        exp.NullSafeEQ(this=column(own, "q"), expression=column(key, "k"))
+        exp.NullSafeEQ(this=column_of(own, "q"), expression=column_of(key, "k"))
         for own, key in within.pairs
     ]
     keys = select(items([key for _, key in within.pairs]), table(within.keys))

@@ -9,7 +9,7 @@ import sqlglot
 
 import tailrace
 from tailrace.indexes.index_snapshot import is_deterministic
-from tailrace.spark_sql.determinism import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
+from tailrace.spark_sql.functions import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
