@@ -92,7 +92,7 @@ def _some(runner: Runner, count: int) -> None:
 
 
 def _register(lake: tailrace.Lake, tables: int, jobs: int) -> None:
-    spec = json.dumps(complete({"consumer": {"kind": "bench"}}))
+    spec = json.dumps(complete({"consumer": {"kind": "bench"}}).to_dict())
     snapshot, now = lake.snapshot, lake._runtime.clock.now()
     with lake._runtime.database.lock() as connection:
         ids = connection.execute(sa.select(st.own_table.c.table_id)).scalars().all()[:tables]
