@@ -36,8 +36,8 @@ from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.propagation.until_fresh import UntilFresh
 from tailrace.settings import Settings
-from tailrace.store import lookup, outcome
-from tailrace.store.heartbeat import Heartbeat
+from tailrace.store import lookup
+from tailrace.store.commit import outcome
 from tailrace.store.names import is_hidden, split_name
 from tailrace.store.opening import open_runtime
 from tailrace.store.purge import Purge, purges
@@ -45,7 +45,7 @@ from tailrace.store.runtime import TenantRuntime
 from tailrace.store.snapshots import Snapshot, snapshots
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.table import Table
-from tailrace.store.transaction import Transaction
+from tailrace.store.transaction import Heartbeat, Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -194,7 +194,7 @@ class Lake(Closing):
 
         For one that ended with CommitUnknownError; None is then final: nothing was done.
         """
-        return outcome.ask(self._runtime, transaction_id)
+        return outcome(self._runtime, transaction_id)
 
     # --- what holds for the whole lake --------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.catalog.metadata import PART, own_metadata
+from tailrace.catalog.configuration import PART, own_metadata
 from tailrace.configuration import Configuration
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import system_views
-from tailrace.catalog.metadata import own_metadata
+from tailrace.catalog.configuration import own_metadata
+from tailrace.catalog.part import VIEW_PREFIX, drop_views
 from tailrace.parts import CATALOG_PARTS
 from tailrace.propagation import tables as t
 from tailrace.sql import system_tables
@@ -59,9 +59,9 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
 def make_older(lake: tailrace.Lake, version: int) -> None:
     """Take away what a version had not."""
     with lake._runtime.database.lock() as connection:
-        system_views.drop_all(connection, CATALOG_PARTS)
+        drop_views(connection, CATALOG_PARTS)
         if version >= 5:
-            connection.exec_driver_sql(f"CREATE VIEW {system_views.PREFIX}freshness AS SELECT 1")
+            connection.exec_driver_sql(f"CREATE VIEW {VIEW_PREFIX}freshness AS SELECT 1")
         if version < 9:
             connection.exec_driver_sql("ALTER TABLE tailrace_node DROP COLUMN fault")
         for part in CATALOG_PARTS:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tailrace.catalog import system_views
 from tailrace.catalog.columns import Int, since, span
-from tailrace.catalog.part import Part
+from tailrace.catalog.part import VIEW_PREFIX, Part, create_views, drop_views
 from tailrace.parts import CATALOG_PARTS
 
 if TYPE_CHECKING:
@@ -66,13 +65,13 @@ def test_a_step_finds_the_tables_of_its_version(connection: sa.Connection) -> No
 
 def test_system_views_may_read_those_of_lower_layers(connection: sa.Connection) -> None:
     low = Part(tables=sa.MetaData(), views=lambda dialect: {"low": f"SELECT '{dialect}' AS name"})
-    query = f"SELECT name FROM {system_views.PREFIX}low"
+    query = f"SELECT name FROM {VIEW_PREFIX}low"
     high = Part(tables=sa.MetaData(), views=lambda _: {"high": query})
     for _ in range(2):  # again: in place of those that are there
-        system_views.create_all(connection, (low, high))
-    rows = connection.exec_driver_sql(f"SELECT name FROM {system_views.PREFIX}high")
+        create_views(connection, (low, high))
+    rows = connection.exec_driver_sql(f"SELECT name FROM {VIEW_PREFIX}high")
     assert rows.scalar_one() == "sqlite"
-    system_views.drop_all(connection, (low, high))
+    drop_views(connection, (low, high))
     assert sa.inspect(connection).get_view_names() == []
 
 

@@ -35,8 +35,8 @@ from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
 from tailrace.store import tables as st
 from tailrace.store.mirror import Mirror
+from tailrace.store.open_file import KeptFiles
 from tailrace.store.purge import purge
-from tailrace.store.reader.kept import KeptFiles
 from tailrace.store.runtime import Runtime
 
 if TYPE_CHECKING:

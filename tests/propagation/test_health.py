@@ -16,8 +16,7 @@ from tailrace.cli.checks import WrongError, _nodes
 from tailrace.cli.main import app
 from tailrace.propagation.health import Health
 from tailrace.store import spark_session
-from tailrace.store.spark_life import ENDED
-from tailrace.store.spark_session import SparkGoneError, SparkProvider
+from tailrace.store.spark_session import ENDED, SparkGoneError, SparkProvider
 from tests.propagation.test_serving import metrics
 from tests.support.jobs import Recorder, orders, spec
 from tests.support.process import wait_until

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tailrace.catalog.database import Database
-from tailrace.catalog.migrate import open_catalog
+from tailrace.catalog.opening import open_catalog
 from tailrace.parts import CATALOG_PARTS
 from tests.propagation.simulation import START, World
 from tests.support import children, counted

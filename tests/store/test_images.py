@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.spark_sql.types import parse_type
-from tailrace.store.images import same_rows
+from tailrace.store.changes import same_rows
 
 NAN = float("nan")
 

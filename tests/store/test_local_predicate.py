@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import tailrace
-from tailrace.store import file_lookup, predicate
-from tailrace.store.local_predicate import find, translate_condition
+from tailrace.store import predicate, table_files
+from tailrace.store.predicate import find, translate_condition
 from tailrace.store.scan import to_arrow_with_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tailrace.store.positions import PositionsByFile
+    from tailrace.store.files import PositionsByFile
     from tailrace.store.scan import Scan
 
 SEED = 20
@@ -123,7 +123,7 @@ def test_what_is_too_large_is_left_to_spark(
 
 def stats(lake: tailrace.Lake, scan: Scan, ids: Iterable[int]) -> Any:
     with lake.runtime.database.read() as connection:
-        return file_lookup.file_stats(connection, scan.table, tuple(ids), scan.at)
+        return table_files.file_stats(connection, scan.table, tuple(ids), scan.at)
 
 
 @pytest.mark.parametrize("condition", ["n + 1 > 0", "n * 2 > 0", "2 - n > 0", "n - (2 - 1) > 0"])

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import ducklake as dl
 from tailrace.errors import ConflictError, NotFoundError, UnavailableError
-from tailrace.store import file_lookup, lookup, mirror, table_files
+from tailrace.store import lookup, mirror, table_files
 from tailrace.store.mirror import Mirror
 from tests.support import counted, seeds
 from tests.support.clock import MovableClock
@@ -137,15 +137,15 @@ def compare(connection: sa.Connection, held: Mirror, since: int, at: int) -> int
             continue
         assert held.table_by_id(table.id, at) == table
         ids = [column.id for column in table.columns]
-        assert held.data_files(table, at) == file_lookup.data_files(connection, table, at)
-        assert held.file_stats(table, ids[:1], at) == file_lookup.file_stats(
+        assert held.data_files(table, at) == table_files.data_files(connection, table, at)
+        assert held.file_stats(table, ids[:1], at) == table_files.file_stats(
             connection, table, ids[:1], at
         )
-        assert held.file_stats(table, ids, at) == file_lookup.file_stats(connection, table, ids, at)
-        assert held.files_begun(table, since, at) == file_lookup.files_begun(
+        assert held.file_stats(table, ids, at) == table_files.file_stats(connection, table, ids, at)
+        assert held.files_begun(table, since, at) == table_files.files_begun(
             connection, table, since, at
         )
-        assert held.files_with_deletes(table, since, at) == file_lookup.files_with_deletes(
+        assert held.files_with_deletes(table, since, at) == table_files.files_with_deletes(
             connection, table, since, at
         )
         compared += 6

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
 from tailrace.store import tables as t
-from tailrace.store.new_snapshot import NewSnapshot
+from tailrace.store.commit_rows import NewSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

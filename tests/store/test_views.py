@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tailrace.store.positions import PositionsByFile
+    from tailrace.store.files import PositionsByFile
     from tailrace.store.transaction import Transaction
 
 STORED = "_tailrace_0a1b"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
+from tailrace.store.lookup import ViewInfo
 from tailrace.store.schema import TableInfo, new_columns
-from tailrace.store.view import ViewInfo
 from tailrace.store.workspace import Commit, SchemaWork, TableWork, ViewWork, Workspace
 
 if TYPE_CHECKING:

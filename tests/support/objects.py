@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tailrace.store import file_lookup, lookup
+from tailrace.store import lookup, table_files
 from tailrace.store.files import DataFile
 from tailrace.store.names import split_name
 
@@ -29,7 +29,7 @@ def _files(lake: tailrace.Lake, name: str) -> list[DataFile]:
     with lake.runtime.database.read() as connection:
         table = lookup.find_table(connection, *split_name(name), at, lake.runtime.tenant)
         assert table is not None, name
-        return sorted(file_lookup.data_files(connection, table, at), key=lambda file: file.id)
+        return sorted(table_files.data_files(connection, table, at), key=lambda file: file.id)
 
 
 def _path(lake: tailrace.Lake, path: str) -> Path:

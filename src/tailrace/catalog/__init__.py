@@ -1,5 +1,5 @@
 """The catalog: the SQL database that says what exists, since which snapshot and until which.
 
 `ducklake` defines the tables of the format, `part` says how each layer adds its own, `database`
-opens it and gives transactions, `migrate` creates it and brings it up to date.
+gives connections and transactions, `opening` creates it and brings it up to date.
 """

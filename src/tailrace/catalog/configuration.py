@@ -1,4 +1,4 @@
-"""Reads and writes the lake's configuration: a few rows of `tailrace_metadata`."""
+"""What Tailrace notes about a lake as a whole: its version, its identity, its configuration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from tailrace.catalog.metadata import own_metadata
+from tailrace.catalog.columns import Text, since
+from tailrace.catalog.part import Part
 from tailrace.configuration import Configuration
+
+tables = sa.MetaData()
+
+own_metadata = sa.Table(
+    "tailrace_metadata",
+    tables,
+    sa.Column("key", Text, primary_key=True),
+    sa.Column("value", Text, nullable=False),
+    info=since(1),
+)
+
+PART = Part(tables=tables)
+
 
 _PREFIX = "configuration."
 _KEY, _VALUE = own_metadata.c.key, own_metadata.c.value

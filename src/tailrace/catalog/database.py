@@ -63,7 +63,7 @@ Query = sa.Select[Any] | sa.CompoundSelect[Any]
 
 
 class CommitLostError(UnavailableError):
-    """COMMIT was sent and no answer came: it may have happened. See `store.outcome`."""
+    """COMMIT was sent and no answer came: it may have happened. See `store.commit`."""
 
 
 def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:

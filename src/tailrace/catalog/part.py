@@ -1,12 +1,15 @@
 """What one layer keeps in the catalog.
 
 Each layer defines its tables, says since which version of the catalog each is there, and adds what
-else a version has changed. `migrate` puts the parts of all layers in one order, by version.
+else a version has changed. `opening` puts the parts of all layers in one order, by version.
+
+The system views are what a lake knows about itself, as views in its database. `SELECT … FROM
+tailrace.jobs` reads them, and so can any program that can read the catalog's database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -49,3 +52,25 @@ class Part:
 
 def _since(table: sa.Table) -> int:
     return int(table.info["since"])
+
+
+VIEW_PREFIX = "tailrace_sys_"
+
+
+def drop_views(connection: sa.Connection, parts: Iterable[Part]) -> None:
+    """Drop the views that exist."""
+    for name in reversed(_texts(connection, parts)):
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {VIEW_PREFIX}{name}")
+
+
+def create_views(connection: sa.Connection, parts: Iterable[Part]) -> None:
+    """Create the views, replacing those of an older version."""
+    parts = list(parts)
+    drop_views(connection, parts)
+    for name, text in _texts(connection, parts).items():
+        connection.exec_driver_sql(f"CREATE VIEW {VIEW_PREFIX}{name} AS {text}")
+
+
+def _texts(connection: sa.Connection, parts: Iterable[Part]) -> dict[str, str]:
+    dialect = connection.dialect.name
+    return {name: text for part in parts for name, text in part.views(dialect).items()}

@@ -212,7 +212,7 @@ def _workers(lake: Lake) -> str:
 
         import pyarrow as pa
 
-        import tailrace.store.parquet_writer  # noqa: F401
+        import tailrace.store.write  # noqa: F401
 
         for _ in batches:
             pass

@@ -96,7 +96,7 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
 
 def _cancel(lake: Lake) -> None:
     """Cancel what Spark runs at the moment."""
-    from tailrace.store.spark_life import is_classic
+    from tailrace.store.spark_session import is_classic
 
     session = lake.runtime.spark.session
     if session is None:

@@ -22,14 +22,13 @@ from tailrace.lake import Lake
 from tailrace.objects import Storage
 from tailrace.spark_sql import types
 from tailrace.store.deletes import DeleteFiles
-from tailrace.store.files import DataFile
+from tailrace.store.files import DataFile, RowRange
 from tailrace.store.names import split_name
-from tailrace.store.reader.batches import read
-from tailrace.store.reader.filters import Comparisons
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.reader import read
 from tailrace.store.scan import Scan
 from tailrace.store.schema import Column
 from tailrace.store.source import arrow_schema
+from tailrace.store.stats import Comparisons
 from tailrace.store.table import scan_at
 
 # What a task reads, in bytes of Parquet; opening a file counts as much as some rows.

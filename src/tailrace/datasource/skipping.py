@@ -18,8 +18,8 @@ from pyspark.sql.datasource import (
 )
 
 from tailrace.store import stats
-from tailrace.store.reader.filters import Comparison
 from tailrace.store.schema import Column
+from tailrace.store.stats import Comparison
 
 _OPERATORS: dict[type[Filter], str] = {
     EqualTo: "=",

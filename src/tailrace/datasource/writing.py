@@ -29,17 +29,14 @@ from tailrace.lake import Lake
 from tailrace.settings import Settings
 from tailrace.spark_sql import types
 from tailrace.store import rows as row_checks
-from tailrace.store.files import DataFile, Op
-from tailrace.store.heartbeat import Heartbeat
+from tailrace.store.files import DataFile, Op, RowRange
 from tailrace.store.names import split_name
-from tailrace.store.parallel import each
-from tailrace.store.parquet_writer import FileWriter
-from tailrace.store.reader.batches import read_rows
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.reader import read_rows
 from tailrace.store.runtime import TenantRuntime
+from tailrace.store.scan import each
 from tailrace.store.schema import TableInfo
-from tailrace.store.transaction import Begun, Transaction
-from tailrace.store.write import Written
+from tailrace.store.transaction import Begun, Heartbeat, Transaction
+from tailrace.store.write import FileWriter, Written
 
 # How long a write may take: nobody renews its transaction meanwhile.
 _LASTING = timedelta(days=1)

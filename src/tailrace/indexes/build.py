@@ -25,12 +25,12 @@ from tailrace.indexes.row_addresses import key_name, write_rows
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.segment_files import SegmentCache, write_archive
 from tailrace.objects import Storage
-from tailrace.store.parquet_writer import new_object_name
-from tailrace.store.reader.batches import read
-from tailrace.store.reader.row_range import RowRange, split
+from tailrace.store.files import RowRange, split
+from tailrace.store.reader import read
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.spark_tasks import run_tasks
+from tailrace.store.write import new_object_name
 
 # Rows, and bytes of text or vectors, after which a task begins the next segment.
 SEGMENT_ROWS = 4_000_000

@@ -17,7 +17,7 @@ from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.propagation.job import RunKind
 from tailrace.store.changes import INSERT, Feed
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import RowRange
 from tailrace.store.schema import TableInfo
 
 if TYPE_CHECKING:

@@ -22,9 +22,7 @@ from tailrace.indexes.segment import Parts, Segment, parts_at
 from tailrace.spark_sql.functions import MOMENT, NONDETERMINISTIC, SESSION, nondeterministic_calls
 from tailrace.store import predicate
 from tailrace.store.deletes import Deleted
-from tailrace.store.files import DataFile
-from tailrace.store.positions import Positions
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import DataFile, Positions, RowRange
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo

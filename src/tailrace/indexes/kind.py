@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.index_snapshot import IndexSnapshot
     from tailrace.indexes.reader import Opener, Reader
     from tailrace.indexes.segment import Centroids
-    from tailrace.store.reader.row_range import RowRange
+    from tailrace.store.files import RowRange
     from tailrace.store.runtime import Runtime
     from tailrace.store.schema import Column, TableInfo
     from tailrace.store.transaction import Transaction

@@ -25,8 +25,7 @@ from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.segment_files import SegmentCache
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
-from tailrace.store.positions import NONE
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import NONE, RowRange
 
 if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime

@@ -17,10 +17,10 @@ from tailrace.arguments import checked, show
 from tailrace.errors import InvalidError
 from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Hits, Reader
-from tailrace.store.parallel import each
-from tailrace.store.reader.batches import read_rows as read_range
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import RowRange
+from tailrace.store.reader import read_rows as read_range
 from tailrace.store.runtime import Runtime
+from tailrace.store.scan import each
 from tailrace.store.schema import Column, TableInfo
 
 SCORE, HIGHLIGHT = "score", "highlight"

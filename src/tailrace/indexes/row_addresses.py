@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tailrace.store.positions import Positions
+from tailrace.store.files import Positions
 from tailrace.store.schema import FILE, POS, Column
 
 NAME = "rows.parquet"

@@ -21,9 +21,8 @@ from tailrace.errors import ConflictError
 from tailrace.indexes import tables as t
 from tailrace.propagation import tables as pt
 from tailrace.store import lookup
-from tailrace.store.layer import Layer, UnusedObject
-from tailrace.store.runtime import Runtime
-from tailrace.store.scheduled_deletion import schedule
+from tailrace.store.runtime import Layer, Runtime, UnusedObject
+from tailrace.store.sweep import schedule
 
 _S, _C = t.segment.c, t.centroids.c
 # The columns that hold the fields of a value.

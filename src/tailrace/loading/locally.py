@@ -28,8 +28,8 @@ from tailrace.loading.rows import (
     write_report,
 )
 from tailrace.store import keys as key_search
-from tailrace.store.reader.batches import read_rows
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import RowRange
+from tailrace.store.reader import read_rows
 from tailrace.store.rows import plain_rows
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction

@@ -24,8 +24,8 @@ from tailrace.loading.rows import Fitted, Misfit
 from tailrace.objects import Storage
 from tailrace.store.files import DataFile
 from tailrace.store.names import OWN_PREFIX
-from tailrace.store.parquet_writer import FileWriter
 from tailrace.store.schema import Column, TableInfo
+from tailrace.store.write import FileWriter
 
 # Columns of staged rows: where each row came from.
 PART = f"{OWN_PREFIX}part"

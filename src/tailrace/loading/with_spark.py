@@ -45,13 +45,12 @@ from tailrace.loading.spark_task import (
 from tailrace.spark_sql import types
 from tailrace.store import spark_scan
 from tailrace.store.files import DataFile, Op
-from tailrace.store.parquet_writer import FileWriter, new_object_name
-from tailrace.store.reader.opened import open_parquet
+from tailrace.store.open_file import open_parquet
 from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_tasks import run_tasks
-from tailrace.store.write import Written, write_rows
+from tailrace.store.write import FileWriter, Written, new_object_name, write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

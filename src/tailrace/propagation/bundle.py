@@ -23,11 +23,10 @@ from tailrace.propagation.job import Claim, RunKind
 from tailrace.propagation.reentrancy import consuming
 from tailrace.propagation.shared_reads import SharedRead
 from tailrace.propagation.spark_tags import TaggingSpark
-from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.names import quoted_name
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo
-from tailrace.store.transaction import Transaction
+from tailrace.store.transaction import Heartbeat, Transaction
 from tailrace.store.workspace import Commit
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from tailrace.log import get_logger
 from tailrace.propagation.node import Node
 from tailrace.store.runtime import Runtime
-from tailrace.store.spark_life import SILENT
-from tailrace.store.spark_session import SparkGoneError
+from tailrace.store.spark_session import SILENT, SparkGoneError
 
 log = get_logger("tailrace.health")
 

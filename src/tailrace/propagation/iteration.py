@@ -26,9 +26,9 @@ from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Claim, Job, JobError, RunKind
 from tailrace.propagation.shared_reads import SharedReads
 from tailrace.propagation.spark_tags import TaggingSpark
-from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo
+from tailrace.store.transaction import Heartbeat
 
 log = get_logger("tailrace.iteration")
 

@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog.columns import Int
+from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.database import in_batches
-from tailrace.catalog.metadata import own_metadata
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import Job, JobError, JobRecord, LastRun, NewJob, State
 from tailrace.propagation.job_rows import from_row, to_row

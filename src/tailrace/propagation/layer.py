@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from tailrace.propagation import versions
 from tailrace.propagation.dropping import fail_followers
 from tailrace.propagation.purging import JobNeeds
-from tailrace.store.layer import Layer, Need, UnusedObject
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import Layer, Need, Runtime, UnusedObject
 
 
 class JobLayer(Layer):

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from tailrace.log import get_logger
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.job import Job
-from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
-from tailrace.store.transaction import Transaction
+from tailrace.store.transaction import Heartbeat, Transaction
 
 log = get_logger("tailrace.maintenance")
 

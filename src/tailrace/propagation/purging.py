@@ -24,10 +24,9 @@ from tailrace.propagation.node import live_nodes
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
 from tailrace.store import tables as st
-from tailrace.store.layer import Need
 from tailrace.store.purge import Purge
 from tailrace.store.purge import purge as purge_store
-from tailrace.store.runtime import Runtime
+from tailrace.store.runtime import Need, Runtime
 
 log = get_logger("tailrace.purge")
 

@@ -23,8 +23,8 @@ from tailrace.propagation.purging import Purger
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Scheduler
 from tailrace.propagation.watch import Watch
-from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
+from tailrace.store.transaction import Heartbeat
 
 log = get_logger("tailrace.service")
 

@@ -16,8 +16,8 @@ from tailrace.propagation.job import Job
 from tailrace.propagation.metrics import Metrics
 from tailrace.propagation.service import Service
 from tailrace.settings import MOST_WORKERS
-from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
+from tailrace.store.transaction import Heartbeat
 
 
 @checked

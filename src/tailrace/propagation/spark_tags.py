@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tailrace.store.spark_life import ENDED, is_classic
-from tailrace.store.spark_session import SparkGoneError, SparkProvider, with_those_beside
+from tailrace.store.spark_session import (
+    ENDED,
+    SparkGoneError,
+    SparkProvider,
+    is_classic,
+    with_those_beside,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

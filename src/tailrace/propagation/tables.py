@@ -7,7 +7,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from tailrace.catalog.columns import Int, PartialIndex, Text, Time, since
-from tailrace.catalog.metadata import own_metadata
+from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.part import Part, new_views
 from tailrace.propagation.system_views import system_views
 

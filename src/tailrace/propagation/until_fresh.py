@@ -18,8 +18,8 @@ from tailrace.propagation.job import Job, State
 from tailrace.propagation.service import Service
 from tailrace.propagation.status import statuses
 from tailrace.store import lookup
-from tailrace.store.heartbeat import Heartbeat
 from tailrace.store.runtime import Runtime
+from tailrace.store.transaction import Heartbeat
 
 # How often a failing job is tried.
 _TRIES = 3

@@ -18,9 +18,9 @@ from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.sql import query_frame
 from tailrace.sql.source_text import SourceText
+from tailrace.store.files import PositionsByFile
 from tailrace.store.keys import collect_positions
 from tailrace.store.names import split_name
-from tailrace.store.positions import PositionsByFile
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import to_df

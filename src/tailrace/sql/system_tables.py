@@ -1,6 +1,6 @@
 """The system tables: what a lake knows of itself, as rows.
 
-They are views in the catalog's database (`catalog.system_views`), the same for every reader. Here
+They are views in the catalog's database (`catalog.part`), the same for every reader. Here
 the rows of one tenant are read, with types.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog import system_views
 from tailrace.catalog.columns import Time
+from tailrace.catalog.part import VIEW_PREFIX
 from tailrace.store.names import OWN_SCHEMA as SCHEMA
 from tailrace.store.runtime import TenantCatalog
 from tailrace.store.snapshots import seen_by
@@ -59,7 +59,7 @@ def rows(catalog: TenantCatalog, name: str, *, limit: int | None = None) -> list
     """The rows of a system table, the newest last; with a limit, the newest so many."""
     kinds = TABLES[name]
     columns = [sa.column(column, _IN_CATALOG[kind]) for column, kind in kinds.items()]
-    view = sa.table(f"{system_views.PREFIX}{name}", *columns, sa.column("tenant", sa.String))
+    view = sa.table(f"{VIEW_PREFIX}{name}", *columns, sa.column("tenant", sa.String))
     query = sa.select(*columns)
     if name != "snapshots":
         query = query.where(view.c.tenant == catalog.tenant)

@@ -5,7 +5,11 @@ and no row is inserted or deleted twice. A net feed leaves out what came and wen
 and, on a table with a key, a delete and an insert of the same image.
 
 The plan comes from the catalog and the delete files; small feeds are then read by the driver, row
-groups without a change not at all; large ones by Spark.
+groups without a change not at all; large ones by Spark. The feed is of committed snapshots;
+`difference` compares the files and deletes of any two states of a table.
+
+Two images are the same if nothing could tell them apart: NULL is NULL, NaN is NaN, and 0.0 is not
+-0.0. Arrow has no such comparison for nested types, so that it is here (`same_rows`).
 """
 
 from __future__ import annotations
@@ -20,19 +24,17 @@ import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
 from tailrace.settings import Settings, group_rows
+from tailrace.spark_sql import types
 from tailrace.store.deletes import Deleted
-from tailrace.store.files import DataFile, Op
-from tailrace.store.images import same_rows
-from tailrace.store.parallel import each, pays
-from tailrace.store.positions import NONE, Positions
-from tailrace.store.reader.batches import read_rows
-from tailrace.store.reader.budget import Budget, Cost
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import NONE, DataFile, Op, Positions, RowRange
+from tailrace.store.reader import read_rows
 from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Budget, Cost, Scan, each, pays
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 INSERT, DELETE = "insert", "delete"
 Flags = npt.NDArray[np.bool_]
@@ -246,3 +248,83 @@ def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
     if is_small(runtime, feed):
         return local_frame(runtime, to_arrow(runtime, feed))
     return spark_changes.to_df(runtime, feed)
+
+
+def same_rows(left: pa.Table, right: pa.Table) -> Flags:
+    """For two tables of one shape, whether row n of one is the same as row n of the other."""
+    result = np.ones(left.num_rows, bool)
+    for one, other in zip(left.columns, right.columns, strict=True):
+        result &= _same(_flat(one), _flat(other))
+    return result
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    merged = column.combine_chunks()
+    return pa.concat_arrays(merged.chunks) if isinstance(merged, pa.ChunkedArray) else merged
+
+
+def _same(left: pa.Array, right: pa.Array) -> Flags:
+    null_left, null_right = (
+        array.is_null().to_numpy(zero_copy_only=False) for array in (left, right)
+    )
+    kind = left.type
+    if pa.types.is_floating(kind):
+        bits = np.int32 if kind == pa.float32() else np.int64
+        values = [pc.fill_null(array, 0).to_numpy().view(bits) for array in (left, right)]
+        equal = values[0] == values[1]
+    elif pa.types.is_struct(kind):
+        equal = np.ones(len(left), bool)
+        for index in range(kind.num_fields):
+            equal &= _same(pc.struct_field(left, [index]), pc.struct_field(right, [index]))
+    elif not types.is_atomic(kind):
+        equal = _same_lists(left, right, ~(null_left | null_right))
+    else:
+        equal = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
+    same: Flags = (null_left & null_right) | (~null_left & ~null_right & equal)
+    return same
+
+
+def _same_lists(left: pa.Array, right: pa.Array, both: Flags) -> Flags:
+    """Lists and maps: of one length, and the same in each place."""
+    result = np.zeros(len(left), bool)
+    lengths = [_lengths(array) for array in (left, right)]
+    rows = np.flatnonzero(both & (lengths[0] == lengths[1]))
+    inside = [_inside(array.take(pa.array(rows))) for array in (left, right)]
+    equal = np.logical_and.reduce([_same(*pair) for pair in zip(*inside, strict=True)])
+    differs = np.concatenate([[0], np.cumsum(~equal)])
+    ends = np.cumsum(lengths[0][rows])
+    starts = ends - lengths[0][rows]
+    result[rows] = differs[ends] == differs[starts]
+    return result
+
+
+def _inside(array: pa.Array) -> list[pa.Array]:
+    """What lists without NULLs hold, end to end; of maps, the keys and the values."""
+    return [array.keys, array.items] if pa.types.is_map(array.type) else [array.flatten()]
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    # By the offsets, which maps have like lists; Arrow's own function takes lists only.
+    lengths: npt.NDArray[np.int64] = np.diff(array.offsets.to_numpy()).astype(np.int64)
+    return lengths
+
+
+def difference(runtime: Runtime, old: Scan, new: Scan) -> Feed:
+    """The changes from one to the other, as a feed."""
+    before = {live.file.key: live for live in old.files}
+    after = {live.file.key: live for live in new.files}
+    deltas = []
+    for key, live in after.items():
+        dead = live.dead(runtime, new.at)
+        if key not in before:
+            if len(dead) < live.file.rows:
+                deltas.append(inserted_file(live.file, new.at, dead))
+            continue
+        gone = np.setdiff1d(dead, before[key].dead(runtime, old.at), assume_unique=True)
+        if len(gone):
+            marks = np.full(len(gone), new.at, np.int64)
+            deltas.append(deleted_rows(live.file, Deleted(positions=gone, snapshots=marks)))
+    for key, live in before.items():
+        if key not in after:
+            deltas.append(deleted_file(live.file, new.at, live.dead(runtime, old.at)))
+    return Feed(table=new.table, deltas=tuple(deltas), net=True)

@@ -7,30 +7,41 @@
 2. Under the commit lock, see that nothing relevant followed V; if it did, let go and repeat,
    and in the last round do 1 under the lock.
 3. Write the catalog's rows (`commit_rows`) and commit.
+
+Always true: a transaction that commits enters its id, in the same catalog transaction, and under
+the commit lock. So whoever holds the lock and finds no entry knows that a COMMIT which was sent
+before did not happen (`outcome`).
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
 import sqlalchemy as sa
 
 from tailrace.catalog.database import CommitLostError
-from tailrace.errors import ConflictError
-from tailrace.store import file_lookup, lookup, outcome
+from tailrace.errors import CommitUnknownError, ConflictError, UnavailableError
 from tailrace.store import keys as key_search
+from tailrace.store import lookup, table_files
 from tailrace.store import tables as t
-from tailrace.store.commit_rows import Writer
+from tailrace.store.commit_rows import NewSnapshot, Writer, enter_outcome
 from tailrace.store.deletes import NOTHING, Deleted, WrittenDeletes, write_deletes
-from tailrace.store.files import DataFile, Op
+from tailrace.store.files import NONE, DataFile, Op, Positions, union
 from tailrace.store.keys import keys_of_files
-from tailrace.store.new_snapshot import NewSnapshot
-from tailrace.store.positions import NONE, Positions, union
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
 from tailrace.store.workspace import Commit, TableWork, Workspace
+
+_C = t.commit.c
+_BY_ID = sa.select(_C.snapshot).where(
+    _C.txn_id == sa.bindparam("id"), _C.tenant == sa.bindparam("owner")
+)
+_BY_KEY = sa.select(_C.snapshot).where(
+    _C.idempotency_key == sa.bindparam("key"), _C.tenant == sa.bindparam("owner")
+)
 
 
 @dataclass(kw_only=True)
@@ -67,7 +78,7 @@ def commit(runtime: TenantRuntime, work: Workspace, base: int) -> int:
     try:
         return _commit(runtime, work, base)
     except CommitLostError as lost:
-        return outcome.settle(runtime, work.id, lost)
+        return _settle(runtime, work.id, lost)
 
 
 def _commit(runtime: TenantRuntime, work: Workspace, base: int) -> int:
@@ -113,17 +124,60 @@ def commit_callbacks(runtime: TenantRuntime, work: Workspace) -> int:
             newest = lookup.newest_snapshot(connection)
             for call in work.on_commit:
                 call(Commit(connection=connection, snapshot=newest))
-            connection.execute(outcome.ENTER, outcome.entry(runtime, work, newest))
+            enter_outcome(connection.execute, runtime, work, newest)
             runtime.step("rows written")
     except CommitLostError as lost:
-        return outcome.settle(runtime, work.id, lost)
+        return _settle(runtime, work.id, lost)
     runtime.step("committed")
     return newest
 
 
+def outcome(runtime: TenantRuntime, txn_id: str) -> int | None:
+    """The snapshot that a transaction committed as; None if no COMMIT that was sent took effect.
+
+    Under the lock: who sent the COMMIT held it, and so has ended.
+    """
+    with runtime.database.lock() as connection:
+        return _snapshot(connection, _BY_ID, {"id": txn_id, "owner": runtime.tenant})
+
+
+def snapshot_of_key(connection: sa.Connection, tenant: str, key: str) -> int | None:
+    """The snapshot of the transaction that used an idempotency key; None if none has committed."""
+    return _snapshot(connection, _BY_KEY, {"key": key, "owner": tenant})
+
+
+def _snapshot(
+    connection: sa.Connection, query: sa.Select[int], values: dict[str, str]
+) -> int | None:
+    snapshot = connection.execute(query, values).scalar_one_or_none()
+    return None if snapshot is None else int(snapshot)
+
+
+def _settle(runtime: TenantRuntime, txn_id: str, lost: CommitLostError) -> int:
+    """Find out what became of a commit whose answer was lost.
+
+    Returns the snapshot if it happened. If it did not, the loss is raised: nothing was done, and
+    it can be tried again. CommitUnknownError if the catalog stays away.
+    """
+    deadline = time.monotonic() + runtime.settings.lock_timeout.total_seconds()
+    pause = 0.05
+    while True:
+        try:
+            snapshot = outcome(runtime, txn_id)
+            break
+        except UnavailableError as error:
+            if time.monotonic() + pause >= deadline:
+                raise CommitUnknownError(txn_id) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0)
+    if snapshot is None:
+        raise lost
+    return snapshot
+
+
 def _check_key(connection: sa.Connection, runtime: TenantRuntime, work: Workspace) -> None:
     key = work.idempotency_key
-    if key is not None and outcome.of_key(connection, runtime.tenant, key) is not None:
+    if key is not None and snapshot_of_key(connection, runtime.tenant, key) is not None:
         raise ConflictError(f"another transaction with the idempotency key {key!r} was first")
 
 
@@ -232,7 +286,7 @@ class _Preparation:
         """Those files as they are by now, by their ids; without those that have ended."""
         if self._newest > self._base:
             ids = [file.id for file in files]
-            files = file_lookup.files_by_id(self._connection, table, ids, self._newest)
+            files = table_files.files_by_id(self._connection, table, ids, self._newest)
         return {file.id: file for file in files}
 
     def _delete(
@@ -254,12 +308,12 @@ class _Preparation:
         """No key that we insert may have come in: only files committed since the base have it."""
         if table.base is None:
             return
-        since = file_lookup.files_begun(self._connection, table.base, self._base, self._newest)
+        since = table_files.files_begun(self._connection, table.base, self._base, self._newest)
         new = [file for file in since if file.op is not Op.COMPACTION and file.end is None]
         if not new:
             return
         scan = Scan.of(table.info, self._newest, new)
-        stats = file_lookup.file_stats(self._connection, table.base, table.info.key, self._newest)
+        stats = table_files.file_stats(self._connection, table.base, table.info.key, self._newest)
         for written in table.written:
             keys = keys_of_files(self._runtime, table.info, written)
             places = key_search.find_keys(self._runtime, keys, scan, stats)

@@ -1,38 +1,181 @@
-"""The catalog rows of a commit.
+"""The catalog rows of a commit: the new snapshot, what it changes, and that it happened.
 
 Always true: everything here happens in one SQL transaction, under the commit lock, with the
-number of the new snapshot known. The rows are those that DuckLake 1.0 prescribes, and ours.
+number of the new snapshot known, so that the numbers that follow the newest snapshot's are its own.
+The rows are those that DuckLake 1.0 prescribes, and ours. Those of schemas, tables and views are in
+`definition_rows`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.database import in_batches
+from tailrace.catalog.columns import Int
+from tailrace.catalog.database import in_batches, one_round_trip
 from tailrace.errors import ConflictError
-from tailrace.store import lookup, outcome
 from tailrace.store import tables as t
-from tailrace.store.column_rows import column_rows
-from tailrace.store.file_rows import write_files
-from tailrace.store.files import DataFile
-from tailrace.store.new_snapshot import NewSnapshot
+from tailrace.store.definition_rows import DefinitionRows
+from tailrace.store.files import DataFile, DeleteFile
+from tailrace.store.lookup import NEWEST
 from tailrace.store.runtime import TenantRuntime
-from tailrace.store.scheduled_deletion import schedule
-from tailrace.store.schema import Column, TableInfo
-from tailrace.store.view import DIALECT, ViewInfo, write_aliases
-from tailrace.store.workspace import Commit, SchemaWork, Workspace
+from tailrace.store.sweep import SCHEDULE, schedule, scheduled
+from tailrace.store.workspace import Commit, Workspace
 
 if TYPE_CHECKING:
     from tailrace.store.commit import PreparedTable
+    from tailrace.store.deletes import WrittenDeletes
 
 
-_END = sa.delete(t.transaction).where(t.transaction.c.txn_id == sa.bindparam("id"))
+# Built once: building a statement costs more than running it.
+_NEWEST = sa.select(dl.snapshot).where(dl.snapshot.c.snapshot_id == NEWEST)
+_SNAPSHOT, _CHANGES = sa.insert(dl.snapshot), sa.insert(dl.snapshot_changes)
+_VERSIONS = sa.insert(dl.schema_versions)
+_TABLE_ID = sa.bindparam("number", type_=Int)
+_MARK_CHANGED, _MARK_ALTERED = (
+    sa.update(t.own_table)
+    .where(t.own_table.c.table_id == _TABLE_ID)
+    .values({column: sa.bindparam("snapshot", type_=Int)})
+    for column in (t.own_table.c.last_change_snapshot, t.own_table.c.last_alter_snapshot)
+)
+_DATA_FILES, _OWN_FILES = sa.insert(dl.data_file), sa.insert(t.own_file)
+_STATS, _DELETE_FILES = sa.insert(dl.file_column_stats), sa.insert(dl.delete_file)
+_REPLACED = sa.delete(dl.delete_file).where(
+    dl.delete_file.c.delete_file_id.in_(sa.bindparam("ids", expanding=True))
+)
+_END = {
+    table: sa.update(table)
+    .where(
+        table.c.data_file_id.in_(sa.bindparam("ids", expanding=True)),
+        table.c.end_snapshot.is_(None),
+    )
+    .values(end_snapshot=sa.bindparam("snapshot", type_=Int))
+    for table in (dl.data_file, dl.delete_file)
+}
+_TOTALS = dl.table_stats.c
+_ROWS, _BYTES = sa.bindparam("rows", type_=Int), sa.bindparam("bytes", type_=Int)
+_ADD_TO_TOTALS = (
+    sa.update(dl.table_stats)
+    .where(_TOTALS.table_id == sa.bindparam("number", type_=Int))
+    .values(
+        next_row_id=_TOTALS.next_row_id + _ROWS,
+        record_count=_TOTALS.record_count + _ROWS,
+        file_size_bytes=_TOTALS.file_size_bytes + _BYTES,
+    )
+    .returning(_TOTALS.next_row_id)
+)
+_END_TRANSACTION = sa.delete(t.transaction).where(t.transaction.c.txn_id == sa.bindparam("id"))
+_ENTER = sa.insert(t.commit)
+
+
+class NewSnapshot:
+    """One snapshot in the making, and how rows are written that begin or end with it."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        row = connection.execute(_NEWEST).one()
+        self.connection = connection
+        self.newest = int(row.snapshot_id)
+        self.number = self.newest + 1
+        self.ids: dict[int, int] = {}  # what schemas, tables and views get, by provisional ids
+        self._schema_version = int(row.schema_version)
+        self._next_catalog_id = int(row.next_catalog_id)
+        self._next_file_id = int(row.next_file_id)
+        # Whether schemas, tables or views come or go: readers keep what they know of them until the
+        # schema version changes.
+        self.changes_names = False
+        self._changes: list[str] = []
+        self._altered: list[int] = []
+        self._later: list[tuple[Any, Sequence[dict[str, Any]] | dict[str, Any]]] = []
+
+    def new_catalog_id(self, provisional: int) -> int:
+        """The id of a schema, table or view."""
+        number = self.ids[provisional] = self._next_catalog_id
+        self._next_catalog_id += 1
+        return number
+
+    def new_file_id(self) -> int:
+        """The id of a data or delete file."""
+        self._next_file_id += 1
+        return self._next_file_id - 1
+
+    def note(self, what: str, which: int | str) -> None:
+        """Say what it changes, as DuckLake does."""
+        self._changes.append(f"{what}:{which}")
+
+    def note_columns(self, table_id: int) -> None:
+        """Say that a table has other columns than before."""
+        self._altered.append(table_id)
+
+    def run(
+        self, statement: Any, rows: Sequence[dict[str, Any]] | dict[str, Any] | None = None
+    ) -> Any:
+        """Execute a statement; with rows, only if there are any."""
+        if rows is None:
+            return self.connection.execute(statement)
+        return self.connection.execute(statement, rows) if rows else None
+
+    def later(self, statement: Any, rows: Sequence[dict[str, Any]] | dict[str, Any]) -> None:
+        """Have a statement executed with others, once nobody needs their results; see `flush`."""
+        if rows:
+            self._later.append((statement, rows))
+
+    def flush(self) -> None:
+        """Execute what was left for later."""
+        with one_round_trip(self.connection):
+            for statement, rows in self._later:
+                self.connection.execute(statement, rows)
+        self._later.clear()
+
+    def end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
+        """End rows that have not ended; returns how many."""
+        ended = self.run(
+            sa.update(table)
+            .where(condition, table.c.end_snapshot.is_(None))
+            .values(end_snapshot=self.number)
+        )
+        return int(ended.rowcount)
+
+    def mark_changed(self, table_id: int) -> None:
+        """Note that a table's rows change."""
+        self.later(_MARK_CHANGED, {"number": table_id, "snapshot": self.number})
+
+    def mark_altered(self, table_id: int) -> None:
+        """Note that a table's columns change, or that it is dropped."""
+        self.later(_MARK_ALTERED, {"number": table_id, "snapshot": self.number})
+
+    def write(self, now: datetime) -> None:
+        """Write its own rows, after all others."""
+        if self._altered or self.changes_names:
+            self._schema_version += 1
+        self.later(
+            _VERSIONS,
+            [
+                {
+                    "begin_snapshot": self.number,
+                    "schema_version": self._schema_version,
+                    "table_id": table_id,
+                }
+                for table_id in self._altered
+            ],
+        )
+        self.later(
+            _SNAPSHOT,
+            {
+                "snapshot_id": self.number,
+                "snapshot_time": now,
+                "schema_version": self._schema_version,
+                "next_catalog_id": self._next_catalog_id,
+                "next_file_id": self._next_file_id,
+            },
+        )
+        changes = {"snapshot_id": self.number, "changes_made": ",".join(self._changes)}
+        self.later(_CHANGES, changes)
 
 
 class Writer:
@@ -40,33 +183,48 @@ class Writer:
 
     def __init__(self, new: NewSnapshot, runtime: TenantRuntime, work: Workspace) -> None:
         self._connection, self._runtime, self._work = new.connection, runtime, work
-        self._new, self._newest = new, new.newest
+        self._new, self._now = new, runtime.clock.now()
         self.moved: dict[int, list[DataFile]] = {}  # files as they are now, by table
         self._new.changes_names = bool(work.schemas) or any(True for _ in work.changed_views())
 
     def write(self, tables: Sequence[PreparedTable]) -> int:
         """Write everything; returns the snapshot that it is visible from."""
         if not self._work.needs_snapshot:
-            self._complete(self._newest)
-            return self._newest
+            self._complete(self._new.newest)
+            return self._new.newest
         for schema in self._work.schemas.values():
-            self._schema(schema)
+            self._definitions.schema(schema)
         # Drops first: a name may be given again in the same commit.
         for view in self._work.changed_views():
             if view.base is not None:
-                self._drop_view(view.base)
+                self._definitions.drop_view(view.base)
         for prepared in sorted(tables, key=lambda p: not p.work.dropped):
             self._table(prepared)
         for view in self._work.changed_views():
             if view.info is not None:
-                self._create_view(view.info)
+                self._definitions.create_view(view.info)
         unused = self._unused_objects(tables)
-        self._new.write(self._runtime.clock.now())
+        self._new.write(self._now)
         self._complete(self._new.number)
-        self._schedule(unused)
+        if unused:
+            self._schedule(unused)
         # Last: jobs that this very commit drops are no longer there to follow a table.
         self._tell_of_drops(tables)
         return self._new.number
+
+    @cached_property
+    def _definitions(self) -> DefinitionRows:
+        return DefinitionRows(self._new, self._work, self._runtime.tenant)
+
+    def _table(self, prepared: PreparedTable) -> None:
+        work, base = prepared.work, prepared.work.base
+        table_id = self._definitions.create_table(work.info) if base is None else base.id
+        if work.dropped:
+            self._definitions.drop_table(table_id)
+        elif base is not None and base != work.info:
+            self._definitions.alter_table(base, work.info)
+        if work.changes_rows:
+            self.moved[table_id] = _write_files(self._new, prepared, table_id, self._now)
 
     def _unused_objects(self, tables: Sequence[PreparedTable]) -> dict[str, int]:
         """What it wrote and does not commit, such as files whose rows it deleted again.
@@ -83,13 +241,12 @@ class Writer:
             for layer in self._runtime.layers:
                 for path in layer.objects_in_use(self._connection, paths):
                     unused.pop(path, None)
-        files = [(number, path) for path, number in unused.items()]
-        schedule(self._connection, files, self._runtime.clock.now())
+        schedule(self._connection, [(i, path) for path, i in unused.items()], self._now)
 
     def _complete(self, snapshot: int) -> None:
-        self._new.later(outcome.ENTER, outcome.entry(self._runtime, self._work, snapshot))
+        enter_outcome(self._new.later, self._runtime, self._work, snapshot)
         self._new.flush()
-        if self._new.run(_END, {"id": self._work.id}).rowcount != 1:
+        if self._new.run(_END_TRANSACTION, {"id": self._work.id}).rowcount != 1:
             raise ConflictError(
                 "this transaction was idle for too long and has expired: run it again"
             )
@@ -103,213 +260,143 @@ class Writer:
             for layer in self._runtime.layers:
                 layer.dropping(self._runtime, self._connection, dropped)
 
-    # --- schemas, tables and views ----------------------------------------------------------
 
-    def _schema(self, schema: SchemaWork) -> None:
-        row = lookup.find_schema(self._connection, schema.name, self._newest)
-        if schema.replaces is not None:
-            self._drop_schema(schema.name, schema.replaces, row)
-        if schema.created:
-            if row is not None and row.schema_id != schema.replaces:
-                raise ConflictError(f"another transaction created the schema {schema.name!r}")
-            number = self._new.new_catalog_id(schema.id)
-            if self._runtime.tenant != lookup.DEFAULT_TENANT:
-                self._new.run(
-                    sa.insert(t.own_schema).values(schema_id=number, tenant=self._runtime.tenant)
-                )
-            self._new.run(
-                sa.insert(dl.schema).values(
-                    schema_id=number,
-                    schema_uuid=str(uuid4()),
-                    begin_snapshot=self._new.number,
-                    schema_name=schema.name,
-                    path=schema.path,
-                    path_is_relative=True,
-                )
-            )
-            self._new.note("created_schema", _quoted(schema.name))
-        else:
-            self._drop_schema(schema.name, schema.id, row)
+def enter_outcome(
+    execute: Callable[[sa.Insert, dict[str, Any]], Any],
+    runtime: TenantRuntime,
+    work: Workspace,
+    snapshot: int,
+) -> None:
+    """Note that a transaction has committed; see `commit.outcome`."""
+    entry = {
+        "txn_id": work.id,
+        "tenant": runtime.tenant,
+        "snapshot": snapshot,
+        "idempotency_key": work.idempotency_key,
+        "committed_at": runtime.clock.now(),
+    }
+    execute(_ENTER, entry)
 
-    def _drop_schema(self, name: str, number: int, row: sa.Row[Any] | None) -> None:
-        inside = [
-            one
-            for kind, number_of in ((dl.table, dl.table.c.table_id), (dl.view, dl.view.c.view_id))
-            for one in self._new.run(
-                sa.select(number_of).where(
-                    kind.c.schema_id == number, lookup.visible(kind, self._newest)
-                )
-            ).scalars()
+
+def _write_files(
+    new: NewSnapshot, prepared: PreparedTable, table_id: int, now: datetime
+) -> list[DataFile]:
+    """Write the rows of a table's new files, and end those that lost their last row.
+
+    Returns the files that it moved, as they are in the catalog from now on.
+    """
+    table_path = prepared.work.info.path
+    ids = {file.key: new.new_file_id() for file in prepared.files}
+    _insert_files(new, prepared.files, ids, table_id, table_path)
+    deletes = _delete_files(new, now, prepared.deletes, ids, table_id, table_path)
+    with_deletes = [file for file in prepared.ended if file.deletes is not None]
+    for table, ended in ((dl.data_file, prepared.ended), (dl.delete_file, with_deletes)):
+        for some in in_batches(file.id for file in ended):
+            new.later(_END[table], {"ids": some, "snapshot": new.number})
+    if prepared.files:
+        new.note("inserted_into_table", table_id)
+    if prepared.deletes or prepared.ended:
+        new.note("deleted_from_table", table_id)
+    new.mark_changed(table_id)
+    begun = [replace(file, id=ids[file.key], begin=new.number) for file in prepared.files]
+    lost_rows = [file for file, _ in prepared.deletes if file.key not in ids]
+    return [
+        *(replace(file, deletes=deletes.get(file.key)) for file in begun),
+        *(replace(file, deletes=deletes[file.key]) for file in lost_rows),
+        *(replace(file, end=new.number) for file in prepared.ended),
+    ]
+
+
+def _insert_files(
+    new: NewSnapshot, files: Sequence[DataFile], ids: dict[int, int], table_id: int, table_path: str
+) -> None:
+    if not files:
+        return
+    rows = sum(file.rows for file in files)
+    more = {"number": table_id, "rows": rows, "bytes": sum(file.size for file in files)}
+    row_id = new.run(_ADD_TO_TOTALS, more).scalar_one() - rows
+    data_rows, stats_rows, own_rows = [], [], []
+    for file in files:
+        number = ids[file.key]
+        data_rows.append(
+            {
+                "data_file_id": number,
+                "table_id": table_id,
+                "begin_snapshot": new.number,
+                "path": file.path.removeprefix(table_path),
+                "path_is_relative": True,
+                "file_format": "parquet",
+                "record_count": file.rows,
+                "file_size_bytes": file.size,
+                "footer_size": file.footer,
+                "row_id_start": row_id,
+            }
+        )
+        row_id += file.rows
+        own_rows.append({"data_file_id": number, "file_key": file.key, "op": str(file.op)})
+        stats_rows += [
+            {
+                "data_file_id": number,
+                "table_id": table_id,
+                "column_id": s.column_id,
+                "column_size_bytes": s.size,
+                "value_count": s.values,
+                "null_count": s.nulls,
+                "min_value": s.min,
+                "max_value": s.max,
+                "contains_nan": s.has_nan,
+            }
+            for s in file.stats
         ]
-        is_gone = row is None or row.schema_id != number
-        if is_gone or not all(self._work.drops(one) for one in inside):
-            raise ConflictError(f"another transaction changed the schema {name!r}")
-        self._new.end(dl.schema, dl.schema.c.schema_id == number)
-        self._new.note("dropped_schema", number)
+    new.later(_DATA_FILES, data_rows)
+    new.later(_STATS, stats_rows)
+    new.later(_OWN_FILES, own_rows)
 
-    def _table(self, prepared: PreparedTable) -> None:
-        work = prepared.work
-        table_id = self._create(work.info) if work.base is None else work.base.id
-        if work.dropped:
-            self._drop(table_id)
-        elif work.base is not None and work.base != work.info:
-            self._alter(work.base, work.info)
-        if work.changes_rows:
-            now = self._runtime.clock.now()
-            self.moved[table_id] = write_files(self._new, prepared, table_id, now)
 
-    def _check_place(self, info: TableInfo | ViewInfo) -> int:
-        """Refuse a name that is taken, or in a dropped schema; returns the schema's id."""
-        schema_id = self._new.ids.get(info.schema_id, info.schema_id)
-        if info.schema_id >= 0:
-            schema = lookup.find_schema(self._connection, info.schema, self._newest)
-            if schema is None or schema.schema_id != schema_id:
-                raise ConflictError(f"another transaction dropped the schema {info.schema!r}")
-        table = lookup.find_table(self._connection, info.schema, info.name, self._newest)
-        if table is not None and not self._work.drops(table.id):
-            raise ConflictError(f"another transaction created the table {info.full_name}")
-        view = lookup.find_view(self._connection, info.schema, info.name, self._newest)
-        if view is not None and not self._work.drops(view.id):
-            raise ConflictError(f"another transaction created the view {info.full_name}")
-        return schema_id
-
-    def _create_view(self, info: ViewInfo) -> None:
-        schema_id = self._check_place(info)
-        self._new.run(
-            sa.insert(dl.view).values(
-                view_id=self._new.new_catalog_id(info.id),
-                view_uuid=info.uuid,
-                begin_snapshot=self._new.number,
-                schema_id=schema_id,
-                view_name=info.name,
-                dialect=DIALECT,
-                sql=info.sql,
-                column_aliases=write_aliases(info.columns),
-            )
+def _delete_files(
+    new: NewSnapshot,
+    now: datetime,
+    written: Sequence[tuple[DataFile, WrittenDeletes]],
+    ids: dict[int, int],
+    table_id: int,
+    table_path: str,
+) -> dict[int, DeleteFile]:
+    """Returns the new delete files, by the keys of the files that they are of."""
+    if not written:
+        return {}
+    # A new file says all that the old one did, so that the old one's row goes. Its object
+    # stays for a while: someone may be reading it.
+    replaced = [file.deletes for file, _ in written if file.deletes is not None]
+    for old in in_batches(deletes.id for deletes in replaced):
+        new.later(_REPLACED, {"ids": old})
+    new.later(SCHEDULE, scheduled([(deletes.id, deletes.path) for deletes in replaced], now))
+    made, rows = {}, []
+    for file, deletes in written:
+        number = new.new_file_id()
+        begin = new.number if deletes.begin is None else deletes.begin
+        rows.append(
+            {
+                "delete_file_id": number,
+                "table_id": table_id,
+                "begin_snapshot": begin,
+                "data_file_id": ids.get(file.key, file.id),
+                "path": deletes.path.removeprefix(table_path),
+                "path_is_relative": True,
+                "format": "parquet",
+                "delete_count": deletes.count,
+                "file_size_bytes": deletes.size,
+                "footer_size": deletes.footer,
+                "partial_max": deletes.last,
+            }
         )
-        self._new.note("created_view", f"{_quoted(info.schema)}.{_quoted(info.name)}")
-
-    def _drop_view(self, base: ViewInfo) -> None:
-        if self._new.end(dl.view, dl.view.c.view_id == base.id) != 1:
-            raise ConflictError(
-                f"the view {base.full_name} was replaced or dropped by another transaction: "
-                "run this one again"
-            )
-        self._new.note("dropped_view", base.id)
-
-    def _create(self, info: TableInfo) -> int:
-        schema_id = self._check_place(info)
-        table_id = self._new.new_catalog_id(info.id)
-        # The rest of the path is in the schema's row.
-        own_path = f"{info.path.rstrip('/').rpartition('/')[2]}/"
-        self._new.run(
-            sa.insert(dl.table).values(
-                table_id=table_id,
-                table_uuid=info.uuid,
-                begin_snapshot=self._new.number,
-                schema_id=schema_id,
-                table_name=info.name,
-                path=own_path,
-                path_is_relative=True,
-            )
+        made[file.key] = DeleteFile(
+            id=number,
+            path=deletes.path,
+            data_path=file.path,
+            begin=begin,
+            last=begin if deletes.last is None else deletes.last,
+            count=deletes.count,
+            size=deletes.size,
         )
-        self._new.run(
-            sa.insert(t.own_table).values(
-                table_id=table_id,
-                primary_key=json.dumps(info.key),
-                last_change_snapshot=self._new.number,
-                last_alter_snapshot=self._new.number,
-            )
-        )
-        self._new.run(
-            sa.insert(dl.table_stats).values(
-                table_id=table_id, record_count=0, next_row_id=0, file_size_bytes=0
-            )
-        )
-        self._columns(table_id, info.columns)
-        self._physical_names(table_id, info.columns)
-        if info.key:
-            self._key_tag(table_id, info)
-        self._new.note_columns(table_id)
-        self._new.note("created_table", f"{_quoted(info.schema)}.{_quoted(info.name)}")
-        return table_id
-
-    def _key_tag(self, table_id: int, info: TableInfo) -> None:
-        names = json.dumps([c.name for c in info.key_columns], ensure_ascii=False)
-        self._new.run(
-            sa.insert(dl.tag).values(
-                object_id=table_id,
-                begin_snapshot=self._new.number,
-                key="primary_key",
-                value=names,
-            )
-        )
-
-    def _drop(self, table_id: int) -> None:
-        for table in (dl.table, dl.column, dl.data_file, dl.delete_file):
-            self._new.end(table, table.c.table_id == table_id)
-        self._new.end(dl.tag, dl.tag.c.object_id == table_id)
-        self._new.mark_altered(table_id)
-        self._new.changes_names = True
-        self._new.note("dropped_table", table_id)
-
-    def _alter(self, old: TableInfo, new: TableInfo) -> None:
-        before = {column.id: column for column in old.columns}
-        after = {column.id: column for column in new.columns}
-        for number, column in before.items():
-            if number not in after:
-                self._end_columns(old.id, (number, *column.inner))
-        for number, column in after.items():
-            if number not in before:
-                self._columns(old.id, [column])
-                self._physical_names(old.id, [column])
-            elif column != before[number]:
-                # Only the column's own row: nested fields stay as they are.
-                self._end_columns(old.id, (number,))
-                self._new.run(
-                    sa.insert(dl.column), list(column_rows(old.id, self._new.number, column))[:1]
-                )
-                if column.dimension != before[number].dimension:
-                    c = t.vector_column.c
-                    self._new.run(
-                        sa.delete(t.vector_column).where(
-                            c.table_id == old.id, c.column_id == number
-                        )
-                    )
-                    self._dimensions(old.id, [column])
-        if [c.name for c in old.key_columns] != [c.name for c in new.key_columns]:
-            self._new.end(dl.tag, dl.tag.c.object_id == old.id)
-            self._key_tag(old.id, new)
-        self._new.mark_altered(old.id)
-        self._new.note_columns(old.id)
-        self._new.note("altered_table", old.id)
-
-    def _columns(self, table_id: int, columns: Sequence[Column]) -> None:
-        rows = [row for c in columns for row in column_rows(table_id, self._new.number, c)]
-        self._new.run(sa.insert(dl.column), rows)
-
-    def _physical_names(self, table_id: int, columns: Sequence[Column]) -> None:
-        self._new.run(
-            sa.insert(t.own_column),
-            [
-                {"table_id": table_id, "column_id": c.id, "physical_name": c.physical}
-                for c in columns
-            ],
-        )
-        self._dimensions(table_id, columns)
-
-    def _dimensions(self, table_id: int, columns: Sequence[Column]) -> None:
-        vectors = [c for c in columns if c.dimension is not None]
-        self._new.run(
-            sa.insert(t.vector_column),
-            [{"table_id": table_id, "column_id": c.id, "dimension": c.dimension} for c in vectors],
-        )
-
-    def _end_columns(self, table_id: int, ids: Sequence[int]) -> None:
-        self._new.end(
-            dl.column, sa.and_(dl.column.c.table_id == table_id, dl.column.c.column_id.in_(ids))
-        )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    new.later(_DELETE_FILES, rows)
+    return made

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from tailrace.arguments import show
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
-from tailrace.store.draft import Draft
+from tailrace.store.lookup import ViewInfo
 from tailrace.store.names import (
     OWN_SCHEMA,
     check_name,
@@ -25,8 +26,7 @@ from tailrace.store.names import (
     split_name,
 )
 from tailrace.store.schema import TableInfo, new_columns, parse_columns
-from tailrace.store.view import ViewInfo, check_definition
-from tailrace.store.workspace import SchemaWork, TableWork, ViewWork
+from tailrace.store.workspace import Draft, SchemaWork, TableWork, ViewWork
 
 if TYPE_CHECKING:
     from tailrace.store.table import Table
@@ -138,7 +138,7 @@ class Definitions(Draft):
             schema=schema,
             name=plain,
             sql=sql,
-            columns=check_definition(sql, columns),
+            columns=_check_definition(sql, columns),
         )
         key = (fold(schema), fold(plain))
         self._work.views.setdefault(key, ViewWork(base=None, info=None)).info = info
@@ -156,7 +156,7 @@ class Definitions(Draft):
 
     def replace_view(self, name: str, sql: str, *, columns: Iterable[str] = ()) -> ViewInfo:
         """Give a view another query: readers see either the old one or the new one."""
-        names = check_definition(sql, columns)  # before the old one is gone
+        names = _check_definition(sql, columns)  # before the old one is gone
         old = self.drop_view(name)
         return self.create_view(quoted_name(old.schema, old.name), sql, columns=names)
 
@@ -199,3 +199,13 @@ def _new_path(name: str) -> str:
     """A directory for a new schema or table: unique, and readable if its name allows."""
     readable = name if re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) else ""
     return f"{readable}-{secrets.token_hex(4)}/".lstrip("-")
+
+
+def _check_definition(sql: object, columns: Iterable[str]) -> tuple[str, ...]:
+    """Refuse what cannot be stored of a view; returns the columns."""
+    if not isinstance(sql, str) or not sql.strip() or "\0" in sql:
+        raise InvalidError(f"a view needs the text of a query, not {show(sql)}")
+    names = tuple(columns)
+    for name in names:
+        check_name(name, "column")
+    return names

@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 
 from tailrace.errors import CorruptError
 from tailrace.objects import Storage
-from tailrace.store.files import DeleteFile
-from tailrace.store.parquet_writer import new_object_name
-from tailrace.store.positions import NONE, Positions
-from tailrace.store.reader.opened import open_parquet
+from tailrace.store.files import NONE, DeleteFile, Positions
+from tailrace.store.open_file import open_parquet
+from tailrace.store.write import new_object_name
 
 PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD = "file_path", "pos", "_ducklake_internal_snapshot_id"
 # The format's reserved field ids.

@@ -18,13 +18,11 @@ import pyarrow.compute as pc
 
 from tailrace.spark_sql.types import is_atomic
 from tailrace.store import stats
-from tailrace.store.reader.batches import Batch
-from tailrace.store.reader.budget import Budget
-from tailrace.store.reader.filters import Flags, Known, overlap
+from tailrace.store.reader import Batch
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.scan import Budget, LiveFile, Scan, Search
 from tailrace.store.schema import HIDDEN, Column
-from tailrace.store.search import Search
+from tailrace.store.stats import Flags, Known, overlap
 
 # Numbers up to which it is faster to look a value up than to hash it: a table of a byte each.
 _TABLE_RANGE = 32_000_000

@@ -19,20 +19,24 @@ import pyarrow.compute as pc
 from tailrace.errors import CorruptError
 from tailrace.spark_sql import types
 from tailrace.store import stats
-from tailrace.store.files import DataFile
-from tailrace.store.positions import NONE, Positions, PositionsByFile, from_bitmap, to_bitmap, union
-from tailrace.store.reader.batches import read_rows
-from tailrace.store.reader.budget import Budget
-from tailrace.store.reader.filters import FileStats, Flags, Known, known_of, overlap
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import (
+    NONE,
+    DataFile,
+    Positions,
+    PositionsByFile,
+    RowRange,
+    from_bitmap,
+    to_bitmap,
+    union,
+)
+from tailrace.store.reader import read_rows
 from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan
+from tailrace.store.scan import Budget, LiveFile, Scan, Search
 from tailrace.store.schema import FILE, POS, Column, TableInfo
-from tailrace.store.search import Search
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import load, local_frame, to_df
-from tailrace.store.stats import Bounds
+from tailrace.store.stats import Bounds, FileStats, Flags, Known, known_of, overlap
 from tailrace.store.write import Written
 
 if TYPE_CHECKING:
@@ -129,12 +133,12 @@ def keys_of_frame(table: TableInfo, frame: DataFrame) -> Keys:
 
 def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -> PositionsByFile:
     """Where a scan's live rows have one of the keys."""
-    if not scan.files or keys.rows == 0:
-        return {}
     pruned = scan.pruned(keys, statistics)
+    if not pruned.files or keys.rows == 0:
+        return {}
     if keys.local is not None and Budget.of(runtime.settings).covers_search(pruned.rows):
         return _find_locally(runtime, keys, pruned)
-    return _find_with_spark(runtime, keys, pruned) if pruned.files else {}
+    return _find_with_spark(runtime, keys, pruned)
 
 
 def _find_locally(runtime: Runtime, keys: Keys, scan: Scan) -> PositionsByFile:

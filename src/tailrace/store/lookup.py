@@ -8,7 +8,9 @@ Only what looks at a table's columns imports Arrow, so that lists start sooner.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +23,39 @@ from tailrace.catalog.database import in_batches
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.fixes import Action, Fix
 from tailrace.store import tables as t
-from tailrace.store.view import ViewInfo, read_aliases
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.store.schema import Column, TableInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewInfo:
+    """A view as it is at one snapshot: the text of a query, in DuckDB's dialect.
+
+    Views and tables share one namespace. A view is never altered: one that replaces another has
+    another id. The text is stored as it is; who makes it knows what it reads. Ids below 0 are of
+    views not committed yet.
+    """
+
+    id: int
+    uuid: str
+    schema_id: int
+    schema: str
+    name: str
+    sql: str
+    columns: tuple[str, ...] = ()  # other names for the query's columns; empty: its own
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+def read_aliases(text: str | None) -> tuple[str, ...]:
+    """The column names in that form."""
+    return tuple(n.replace('""', '"') for n in re.findall(r'"((?:[^"]|"")*)"', text or ""))
+
 
 # Statements that every small commit runs are built once: building one costs more than running it.
 _AT = sa.bindparam("at", type_=Int)

@@ -27,14 +27,12 @@ from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
 from tailrace.catalog.database import Database
 from tailrace.lru import LruCache
-from tailrace.store import file_lookup, lookup
+from tailrace.store import lookup, table_files
 from tailrace.store import tables as t
-from tailrace.store.file_lookup import Stats
 from tailrace.store.files import DataFile
-from tailrace.store.lookup import NEWEST, NO_SNAPSHOT, OLDEST
+from tailrace.store.lookup import NEWEST, NO_SNAPSHOT, OLDEST, ViewInfo
 from tailrace.store.schema import TableInfo
-from tailrace.store.table_files import TableFiles
-from tailrace.store.view import ViewInfo
+from tailrace.store.table_files import Stats, TableFiles
 
 T = TypeVar("T")
 
@@ -241,43 +239,43 @@ class Mirror:
     # --- files ------------------------------------------------------------------------------
 
     def data_files(self, table: TableInfo, at: int) -> list[DataFile]:
-        """As `file_lookup.data_files`."""
+        """As `table_files.data_files`."""
         return self._of_files(
             table,
             at,
             at,
             lambda files: files.at(at),
-            lambda connection: file_lookup.data_files(connection, table, at),
+            lambda connection: table_files.data_files(connection, table, at),
         )
 
     def files_begun(self, table: TableInfo, since: int, until: int) -> list[DataFile]:
-        """As `file_lookup.files_begun`."""
+        """As `table_files.files_begun`."""
         return self._of_files(
             table,
             since,
             until,
             lambda files: files.begun(since, until),
-            lambda connection: file_lookup.files_begun(connection, table, since, until),
+            lambda connection: table_files.files_begun(connection, table, since, until),
         )
 
     def files_with_deletes(self, table: TableInfo, since: int, until: int) -> list[DataFile]:
-        """As `file_lookup.files_with_deletes`."""
+        """As `table_files.files_with_deletes`."""
         return self._of_files(
             table,
             since,
             until,
             lambda files: files.with_deletes(since, until),
-            lambda connection: file_lookup.files_with_deletes(connection, table, since, until),
+            lambda connection: table_files.files_with_deletes(connection, table, since, until),
         )
 
     def file_stats(self, table: TableInfo, column_ids: Sequence[int], at: int) -> Stats:
-        """As `file_lookup.file_stats`."""
+        """As `table_files.file_stats`."""
         return self._of_files(
             table,
             at,
             at,
             lambda files: files.stats(self._database, column_ids, at),
-            lambda connection: file_lookup.file_stats(connection, table, column_ids, at),
+            lambda connection: table_files.file_stats(connection, table, column_ids, at),
         )
 
     def learn(self, snapshot: int, moved: Mapping[int, Sequence[DataFile]]) -> None:

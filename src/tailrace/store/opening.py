@@ -13,10 +13,9 @@ from tailrace.errors import InvalidError
 from tailrace.objects import Storage
 from tailrace.settings import Settings
 from tailrace.store.deletes import DeleteFiles
-from tailrace.store.layer import Layer
 from tailrace.store.mirror import Mirror
-from tailrace.store.reader.kept import KeptFiles
-from tailrace.store.runtime import TenantRuntime
+from tailrace.store.open_file import KeptFiles
+from tailrace.store.runtime import Layer, TenantRuntime
 from tailrace.store.spark_session import SparkProvider
 
 if TYPE_CHECKING:

@@ -2,32 +2,40 @@
 
 Files that cannot hold a match are left out first, by comparing their statistics with the
 conditions `column <op> literal` that every match must satisfy. The rest is answered in this process
-where that is certain to mean what Spark means, and the rows are not too many; else by Spark.
+where that is certain to mean what Spark means, and the rows are not too many (`find`); else by
+Spark. Each thread holds a row group at a time, with the columns that the condition names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from threading import Event
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.store import local_predicate as local
+from tailrace.spark_sql.duckdb.engine import execute
+from tailrace.spark_sql.duckdb.expressions import translate
+from tailrace.spark_sql.duckdb.translated import Translated, condition
+from tailrace.spark_sql.duckdb.type_rules import BIGINT, DiffersError, duck_type
+from tailrace.store.files import NONE, Positions, PositionsByFile
 from tailrace.store.keys import collect_positions
-from tailrace.store.positions import PositionsByFile
-from tailrace.store.reader.budget import Budget, Cost
-from tailrace.store.reader.filters import Comparison, Comparisons, FileStats, size_of
+from tailrace.store.reader import read
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import Scan
-from tailrace.store.schema import RESERVED, TableInfo
+from tailrace.store.scan import Budget, Cost, LiveFile, Scan, each
+from tailrace.store.schema import POS, RESERVED, Column, TableInfo
 from tailrace.store.spark_faults import is_sparks
 from tailrace.store.spark_scan import to_df
 from tailrace.store.spark_text import check_condition, check_settings
+from tailrace.store.stats import Comparison, Comparisons, FileStats, Filter, size_of
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -45,7 +53,7 @@ def matching(
     """The places of a scan's rows for which a predicate is true."""
     predicate = check_condition(runtime.spark, predicate, of=scan.table.full_name)
     needed = Comparisons.of(necessary_conditions(predicate, scan.table))
-    translated = local.translate_condition(predicate, scan.table)
+    translated = translate_condition(predicate, scan.table)
     asked = needed.columns
     asked |= {column.id for column in translated.columns} if translated is not None else set()
     known = read_stats(asked) if asked else {}
@@ -54,7 +62,7 @@ def matching(
         size = sum(size_of(live.file, translated.columns, known) for live in pruned.files)
         budget = Budget.of(runtime.settings).for_rows(runtime.settings.memory_rows)
         if budget.covers(Cost(rows=pruned.rows, size=size)):
-            here = local.find(runtime, pruned, translated, needed)
+            here = find(runtime, pruned, translated, needed)
             if here is not None:
                 return here
     return _with_spark(runtime, pruned, predicate)
@@ -127,3 +135,81 @@ def _literal(tree: exp.Expr, kind: pa.DataType) -> Any:
     except InvalidOperation:
         return None
     return -number if negative else number
+
+
+_ROWS = "rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatedCondition:
+    """A condition as DuckDB is asked about it."""
+
+    sql: str  # a query for the positions of rows
+    columns: tuple[Column, ...]  # that it needs
+
+
+def translate_condition(predicate: str, table: TableInfo) -> TranslatedCondition | None:
+    """A condition with Spark's meaning; None if Spark has to be asked."""
+    try:
+        return _translate(predicate, table)
+    except (DiffersError, sqlglot.errors.SqlglotError, RecursionError):
+        return None
+
+
+def find(
+    runtime: Runtime, scan: Scan, where: TranslatedCondition, needed: Filter | None = None
+) -> dict[int, Positions] | None:
+    """The places of a scan's rows for which a condition is true; None if Spark has to be asked.
+
+    `needed`: what statistics can say of it.
+    """
+    names = [_label(column) for column in where.columns]
+    given_up = Event()
+
+    def find_in(live: LiveFile) -> Positions:
+        every = [NONE]
+        visible = live.visible(runtime, scan.at)
+        for positions, rows in read(runtime.storage, visible, where.columns, where=needed):
+            if given_up.is_set():
+                break
+            held = pa.table([*rows.columns, pa.array(positions)], names=[*names, POS])
+            found = execute(where.sql, {POS: BIGINT}, {_ROWS: held}, limit=held.num_rows)
+            if found is None:
+                given_up.set()
+                break
+            every.append(np.sort(found.column(POS).to_numpy()))
+        return np.concatenate(every)
+
+    pairs = zip(scan.files, each(find_in, scan.files), strict=True)
+    found = {live.file.key: places for live, places in pairs if len(places)}
+    return None if given_up.is_set() else found
+
+
+def _translate(predicate: str, table: TableInfo) -> TranslatedCondition:
+    used: dict[int, Column] = {}
+
+    def column(tree: exp.Column) -> Translated:
+        named = [c for c in table.columns if c.name.casefold() == tree.name.casefold()]
+        if len(named) != 1 or tree.table:
+            raise DiffersError(f"{len(named)} columns called {tree.sql('spark')}")
+        duck_type(named[0].type)
+        used[named[0].id] = named[0]
+        return Translated(_name(_label(named[0])), named[0].type)
+
+    tree = spark_sql.parse_one(predicate)
+    if tree.find(exp.Query, exp.AggFunc, exp.Window):
+        raise DiffersError("a condition about more than one row")
+    where = condition(translate(tree, column))
+    if not used:
+        raise DiffersError("a condition about no column")
+    query = exp.select(_name(POS)).from_(_ROWS).where(where, copy=False)
+    return TranslatedCondition(sql=query.sql("duckdb"), columns=tuple(used.values()))
+
+
+def _name(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def _label(column: Column) -> str:
+    """What a column is called where it is asked about: a name may be anything."""
+    return f"c{column.id}"

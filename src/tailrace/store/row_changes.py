@@ -14,18 +14,15 @@ from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix
 from tailrace.store import keys as key_search
 from tailrace.store import rows as row_checks
-from tailrace.store.draft import Draft
-from tailrace.store.files import Op
+from tailrace.store.files import Op, PositionsByFile, union
 from tailrace.store.keys import Keys
 from tailrace.store.names import split_name
-from tailrace.store.parquet_writer import FileWriter
-from tailrace.store.positions import PositionsByFile, union
 from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
-from tailrace.store.workspace import TableWork
-from tailrace.store.write import Written, fit_local, select_columns, write_rows
+from tailrace.store.workspace import Draft, TableWork
+from tailrace.store.write import FileWriter, Written, fit_local, select_columns, write_rows
 
 
 class RowChanges(Draft):

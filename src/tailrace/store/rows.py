@@ -1,14 +1,21 @@
 """Rows from outside, made to fit a table's columns, or refused with the column and an example.
 
 Owned here: what input is accepted. Every path into a table goes through `fit`, in the driver for
-local input and in Spark's workers for a DataFrame.
+local input and in Spark's workers for a DataFrame. Python's values are looked at before Arrow
+converts them (`_misfits`), because Arrow is lenient where a lake must not be: it cuts 1.5 to 1 and
+a time to its date, turns 1e300 into an infinite float, takes a text for a list of its letters, and
+drops a struct's fields that it doesn't know. What is out of range for a type that is right is left
+to Arrow to refuse.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +27,6 @@ from tailrace.arguments import show
 from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.store.schema import Column, TableInfo
-from tailrace.store.values import misfits
 
 # Of a vector.
 LARGEST_ELEMENT = 1e15
@@ -134,7 +140,7 @@ def _from_pandas(frame: Any, table: TableInfo, columns: Sequence[Column]) -> pa.
 
 
 def _array(values: list[Any], table: TableInfo, column: Column) -> pa.Array:
-    wrong = misfits(values, column.type)
+    wrong = _misfits(values, column.type)
     if wrong and isinstance(wrong[0], datetime) and "timestamp" in types.spark_type(column.type):
         zone = "without" if wrong[0].tzinfo else "with"
         raise InvalidError(
@@ -305,3 +311,67 @@ def check_sorted_unique(
 def describe_key(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
     """A key by its columns' names, for messages."""
     return {column.name: row[column.physical] for column in columns}
+
+
+_INTEGERS = (int, np.integer)
+_FLOATS = (float, np.floating)
+# From here on, the nearest 32-bit float is infinite.
+_FLOAT_LIMIT = 3.4028235677973366e38
+
+# For each kind of column: the Python types it takes, and subclasses of them that it doesn't.
+_TAKES: tuple[tuple[Callable[[pa.DataType], bool], tuple[Any, ...], tuple[Any, ...]], ...] = (
+    (pa.types.is_boolean, (bool, np.bool_), ()),
+    (pa.types.is_integer, _INTEGERS, (bool,)),
+    (pa.types.is_floating, (*_FLOATS, *_INTEGERS), (bool,)),
+    (pa.types.is_decimal, (Decimal, *_INTEGERS), (bool,)),
+    (pa.types.is_string, (str,), ()),
+    (pa.types.is_binary, (bytes, bytearray, memoryview), ()),
+    (pa.types.is_date, (date,), (datetime,)),
+    (pa.types.is_timestamp, (datetime,), ()),
+    (pa.types.is_map, (dict, list, tuple), ()),
+    (pa.types.is_list, (list, tuple, np.ndarray), ()),
+    (pa.types.is_struct, (dict,), ()),
+)
+
+
+def _misfits(values: Iterable[Any], kind: pa.DataType) -> list[Any]:
+    """At most one value that a column of this type doesn't take; an empty list if all fit."""
+    given = [value for value in values if value is not None]
+    _, taken, but_not = next(entry for entry in _TAKES if entry[0](kind))
+    for one in set(map(type, given)):
+        if not issubclass(one, taken) or issubclass(one, but_not):
+            return [next(value for value in given if type(value) is one)]
+    return _misfits_inside(given, kind)
+
+
+def _misfits_inside(given: Sequence[Any], kind: pa.DataType) -> list[Any]:
+    if pa.types.is_timestamp(kind):
+        return _first(given, lambda value: (value.tzinfo is None) == (kind.tz is not None))
+    if kind == pa.float32():
+        return _first(given, _too_large)
+    if pa.types.is_struct(kind):
+        names = {field.name for field in kind}
+        return _first(given, lambda value: set(value) != names) or _any(
+            _misfits((value[field.name] for value in given), field.type) for field in kind
+        )
+    if pa.types.is_map(kind):
+        pairs = [value.items() if isinstance(value, dict) else value for value in given]
+        return _first(chain(*pairs), lambda pair: len(pair) != 2) or _any(
+            _misfits((pair[place] for pair in chain(*pairs)), child.type)
+            for place, child in enumerate(types.children_of(kind))
+        )
+    if pa.types.is_list(kind):
+        return _misfits(chain(*given), kind.value_type)
+    return []
+
+
+def _first(values: Iterable[Any], wrong: Callable[[Any], bool]) -> list[Any]:
+    return next(([value] for value in values if wrong(value)), [])
+
+
+def _any(results: Iterable[list[Any]]) -> list[Any]:
+    return next((found for found in results if found), [])
+
+
+def _too_large(value: Any) -> bool:
+    return isinstance(value, _FLOATS) and _FLOAT_LIMIT <= abs(float(value)) < math.inf

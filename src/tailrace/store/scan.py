@@ -1,26 +1,92 @@
-"""A table's rows at a snapshot, read by the driver itself.
+"""A table's rows at a snapshot, read or searched by this process.
 
-Owned here: what a scan is, and how all of its rows are read without Spark, which is for what a
-`Budget` covers. `spark_scan` reads the same scans with Spark.
+Owned here: what a scan is, what of it is done here rather than on Spark (`Budget`), by one thread
+or several, and how all of its rows are read, or those that a filter wants (`Search`). `spark_scan`
+reads the same scans with Spark.
+
+Always true: row groups that cannot hold a wanted row by their statistics are not decoded, and of
+the columns that are not compared only those row groups where something was found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 
-from tailrace.store.files import DataFile
-from tailrace.store.parallel import each, pays
-from tailrace.store.positions import NONE, Positions, union
-from tailrace.store.reader.batches import read_rows
-from tailrace.store.reader.budget import Budget, Cost
-from tailrace.store.reader.filters import FileStats, Filter, known_of
-from tailrace.store.reader.opened import schema_of
-from tailrace.store.reader.row_range import RowRange
+from tailrace.objects import Storage
+from tailrace.settings import Settings
+from tailrace.store.files import NONE, DataFile, Positions, RowRange, union
+from tailrace.store.open_file import WORTH_THREADS, Layout, open_file, schema_of
+from tailrace.store.reader import Batch, read_groups, read_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import HIDDEN, Column, TableInfo
+from tailrace.store.stats import FileStats, Filter, known_of
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def pays(storage: Storage, rows: int) -> bool:
+    """Whether threads are worth it for a read of so many rows: always, where storage waits."""
+    return storage.local is None or rows >= WORTH_THREADS
+
+
+def each(run: Callable[[T], R], tasks: Sequence[T], *, threads: bool = True) -> list[R]:
+    """What a function returns for each task, in their order."""
+    if len(tasks) <= 1 or not threads:
+        return [run(task) for task in tasks]
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tailrace-read") as pool:
+        return list(pool.map(run, tasks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a read takes, by the catalog and the delete files alone."""
+
+    rows: int  # held in memory in the end
+    size: int  # about how many bytes of Parquet they are in
+    # Rows decoded to find them, a row group at a time; 0 if every row that is decoded is held.
+    searched: int = 0
+
+    @property
+    def decoded(self) -> int:
+        """How many rows are decoded."""
+        return max(self.rows, self.searched)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much this process reads itself before Spark is asked."""
+
+    rows: int
+    size: int
+    searched: int
+
+    @staticmethod
+    def of(settings: Settings) -> Budget:
+        """For rows that are handed on as a whole, to a caller or to Spark."""
+        return Budget(
+            rows=settings.local_rows, size=settings.local_bytes, searched=settings.local_keys
+        )
+
+    def for_rows(self, rows: int) -> Budget:
+        """The same for so many rows: whoever goes on with them in this process can hold more."""
+        return replace(self, rows=rows)
+
+    def covers(self, cost: Cost) -> bool:
+        """Whether a read is done here."""
+        fits = cost.rows <= self.rows and cost.size <= self.size
+        return fits and (not cost.searched or self.covers_search(cost.searched))
+
+    def covers_search(self, rows: int) -> bool:
+        """Whether so many rows are looked at here, a row group at a time."""
+        return rows <= self.searched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +170,65 @@ def _read(runtime: Runtime, scan: Scan, columns: Sequence[Column]) -> pa.Table:
 
     parts = each(rows_of, scan.files, threads=pays(runtime.storage, scan.rows))
     return pa.concat_tables([schema_of(columns).empty_table(), *parts])
+
+
+# Rows that one task compares, about.
+_TASK_ROWS = 524_288
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    live: LiveFile
+    layout: Layout
+    groups: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search in a scan, which should be pruned."""
+
+    runtime: Runtime
+    scan: Scan
+    where: Filter
+
+    @cached_property
+    def rows(self) -> int:
+        """The rows of the row groups that are compared."""
+        return sum(map(_rows, self._tasks))
+
+    def run(
+        self,
+        columns: Sequence[Column],
+        rows_of: Callable[[LiveFile], RowRange],
+        use: Callable[[LiveFile, Batch], T],
+    ) -> list[T]:
+        """What a function makes of the wanted rows, batch by batch; it is called by threads."""
+        kept = self.runtime.kept_files.for_read(self.rows, len({*columns, *self.where.looks_at}))
+
+        def run(task: _Task) -> list[T]:
+            storage, file, rows = self.runtime.storage, task.live.file, rows_of(task.live)
+            with open_file(storage, file, kept=kept, layout=task.layout) as opened:
+                batches = read_groups(
+                    opened, task.groups, rows, columns, self.where, use_threads=False
+                )
+                return [use(task.live, batch) for batch in batches]
+
+        threads = pays(self.runtime.storage, self.rows)
+        return [one for found in each(run, self._tasks, threads=threads) for one in found]
+
+    @cached_property
+    def _tasks(self) -> list[_Task]:
+        return [task for live in self.scan.files for task in self._tasks_of(live)]
+
+    def _tasks_of(self, live: LiveFile) -> list[_Task]:
+        runtime = self.runtime
+        with open_file(runtime.storage, live.file, kept=runtime.kept_files) as opened:
+            groups, layout = opened.groups(RowRange.of(live.file), self.where), opened.layout
+        return [
+            _Task(live=live, layout=layout, groups=share)
+            for share in layout.shares(groups, _TASK_ROWS)
+        ]
+
+
+def _rows(task: _Task) -> int:
+    return sum(last - first for first, last in map(task.layout.span, task.groups))

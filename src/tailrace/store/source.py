@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tailrace.objects import Storage
-from tailrace.store.reader.opened import open_parquet
+from tailrace.store.open_file import open_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

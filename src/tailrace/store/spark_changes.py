@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tailrace.spark_sql import types
 from tailrace.store.changes import DELETE, Feed, FileDelta
-from tailrace.store.positions import to_words
-from tailrace.store.reader.budget import Budget
+from tailrace.store.files import to_words
 from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Budget
 from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column
 from tailrace.store.spark_scan import (
     BITS,

@@ -17,8 +17,7 @@ from tailrace.errors import CorruptError
 from tailrace.objects import Storage
 from tailrace.spark_sql import types
 from tailrace.store.deletes import PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD
-from tailrace.store.files import DataFile
-from tailrace.store.positions import to_words
+from tailrace.store.files import DataFile, to_words
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import LiveFile, Scan
 from tailrace.store.schema import FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column

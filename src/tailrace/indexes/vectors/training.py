@@ -34,11 +34,11 @@ from tailrace.indexes.vectors.comparison import (
 )
 from tailrace.indexes.vectors.kind import COSINE, L2, VectorOptions
 from tailrace.indexes.vectors.writer import read_lists
-from tailrace.store.parallel import each
-from tailrace.store.parquet_writer import new_object_name
-from tailrace.store.reader.batches import read
-from tailrace.store.reader.row_range import RowRange, split
+from tailrace.store.files import RowRange, split
+from tailrace.store.reader import read
+from tailrace.store.scan import each
 from tailrace.store.schema import TableInfo
+from tailrace.store.write import new_object_name
 
 if TYPE_CHECKING:
     from tailrace.indexes.index_snapshot import IndexSnapshot

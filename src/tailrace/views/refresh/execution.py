@@ -18,9 +18,8 @@ from sqlglot import exp
 from tailrace.spark_sql.duckdb.engine import execute
 from tailrace.store import scan
 from tailrace.store.find_rows import Wanted, can_hold, find_rows
-from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import Scan
+from tailrace.store.scan import Budget, Scan
 from tailrace.store.schema import FILE, POS
 from tailrace.store.spark_faults import spark_faults
 from tailrace.views.incremental import stored_delta

@@ -18,13 +18,12 @@ from sqlglot import exp
 
 from tailrace.store import spark_scan
 from tailrace.store.find_rows import Wanted
-from tailrace.store.reader.filters import Known, overlap
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import Column
 from tailrace.store.spark_faults import spark_faults
-from tailrace.store.spark_life import is_classic
-from tailrace.store.spark_session import SparkProvider, session_beside
+from tailrace.store.spark_session import SparkProvider, is_classic, session_beside
+from tailrace.store.stats import Known, overlap
 from tailrace.views.incremental.program import Fetch, Keys
 from tailrace.views.refresh.needed_rows import StoredLimit
 

@@ -14,8 +14,8 @@ from typing import Any
 from tailrace.errors import InvalidError
 from tailrace.store import changes
 from tailrace.store.changes import Feed
-from tailrace.store.reader.budget import Budget
 from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Budget
 from tailrace.store.schema import Column
 from tailrace.views.definition import Definition, Input
 from tailrace.views.query.parse import moment_text

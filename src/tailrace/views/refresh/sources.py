@@ -20,8 +20,7 @@ from tailrace.propagation.consumer import JobContext
 from tailrace.propagation.job import RunKind
 from tailrace.propagation.shared_reads import SharedRead
 from tailrace.spark_sql import types
-from tailrace.store.changes import INSERT, Feed
-from tailrace.store.difference import difference
+from tailrace.store.changes import INSERT, Feed, difference
 from tailrace.store.names import split_name
 from tailrace.store.scan import Scan
 from tailrace.store.schema import CHANGE, TableInfo

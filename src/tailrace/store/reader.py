@@ -1,4 +1,16 @@
-"""Reads rows of data files as Arrow batches, some row groups at a time.
+"""The one reader of a table's files, for everything that reads rows in this process.
+
+A read answers five questions:
+
+1. Which files? Those of a `Scan` (visibility), less those that cannot hold a wanted row by their
+   statistics (`stats`).
+2. Which of their rows? A `RowRange`: positions of a file, without the deleted ones (`files`).
+3. Which row groups? Those that hold such a position, and by their statistics may hold a wanted row.
+4. Which columns? The ones that a filter looks at first, the others only where it found something.
+   The rows come as Arrow batches with their positions. Both are settled here.
+5. Here, or on Spark? What a read costs, and what this process takes on (`scan`).
+
+Objects are opened and decoded in `open_file` alone.
 
 Always true: one large row group is held at a time, or as many rows of small ones, however many
 rows a range has; of groups without a wanted row nothing is read, and of columns that a filter does
@@ -14,12 +26,10 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.objects import Storage
-from tailrace.store.positions import Positions
-from tailrace.store.reader.filters import Filter
-from tailrace.store.reader.kept import KeptFiles
-from tailrace.store.reader.opened import OpenFile, open_file, schema_of
-from tailrace.store.reader.row_range import RowRange
+from tailrace.store.files import Positions, RowRange
+from tailrace.store.open_file import KeptFiles, OpenFile, open_file, schema_of
 from tailrace.store.schema import Column
+from tailrace.store.stats import Filter
 
 # Rows that are decoded at once, unless a row group has more.
 _BATCH_ROWS = 131_072

@@ -14,9 +14,9 @@ import pytest
 
 import tailrace
 from tailrace.errors import CorruptError
-from tailrace.store import file_lookup
+from tailrace.store import table_files
 from tailrace.store.find_rows import Wanted, find_rows
-from tailrace.store.reader.kept import KeptFiles
+from tailrace.store.open_file import KeptFiles
 from tailrace.store.scan import Scan
 from tests.oracle.values import GENERATORS, comparable
 from tests.store.test_schema import make
@@ -65,7 +65,7 @@ def search(
 
 def pruned(lake: tailrace.Lake, scan: Scan, wanted: Wanted) -> Scan:
     with lake.runtime.database.read() as connection:
-        stats = file_lookup.file_stats(connection, scan.table, (wanted.column.id,), scan.at)
+        stats = table_files.file_stats(connection, scan.table, (wanted.column.id,), scan.at)
     return scan.pruned(wanted, stats)
 
 

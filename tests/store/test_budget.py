@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.settings import Settings
-from tailrace.store.reader.budget import Budget, Cost
+from tailrace.store.scan import Budget, Cost
 
 BUDGET = Budget.of(Settings(local_rows=100, local_bytes=1000, local_keys=500))
 

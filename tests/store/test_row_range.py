@@ -8,8 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tailrace.store.files import DataFile, Op
-from tailrace.store.reader.row_range import RowRange, split
+from tailrace.store.files import DataFile, Op, RowRange, split
 
 FILE = DataFile(key=7, path="p", rows=100, size=1000, footer=10, op=Op.APPEND)
 

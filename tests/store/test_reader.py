@@ -14,13 +14,12 @@ import pytest
 from tailrace.errors import CorruptError
 from tailrace.objects import Storage
 from tailrace.settings import Settings
-from tailrace.store.files import DataFile, Op
+from tailrace.store import reader
+from tailrace.store.files import DataFile, Op, RowRange, split
 from tailrace.store.find_rows import Wanted
-from tailrace.store.parquet_writer import FileWriter
-from tailrace.store.reader import batches
-from tailrace.store.reader.batches import _some, read, read_rows
-from tailrace.store.reader.filters import Comparison, Comparisons
-from tailrace.store.reader.row_range import RowRange, split
+from tailrace.store.reader import _some, read, read_rows
+from tailrace.store.stats import Comparison, Comparisons
+from tailrace.store.write import FileWriter
 from tests.store.test_schema import make
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ def test_shares_of_whole_groups_decode_each_group_once(
 def test_small_row_groups_that_follow_each_other_are_decoded_at_once(
     storage: Storage, file: DataFile, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_BATCH_ROWS", 3 * GROUP)
+    monkeypatch.setattr(reader, "_BATCH_ROWS", 3 * GROUP)
     every = RowRange.of(file)
     some_found = list(read(storage, every, (ID, S), where=wanted(N, 3)))
     # Ten row groups less the one without a value, three at a time; there is a 3 in each.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.store.files import ColumnStats, DataFile, Op
-from tailrace.store.reader.filters import Comparison, Comparisons, Known, known_of, size_of
+from tailrace.store.stats import Comparison, Comparisons, Known, known_of, size_of
 from tests.store.test_schema import make
 
 ID, NAME = make({"id": "bigint", "name": "string"}).columns
