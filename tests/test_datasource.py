@@ -14,10 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.datasource import reading, register
+from tailrace.datasource import LakeSource, reading, register
 from tailrace.datasource.place import place_of
 from tailrace.datasource.reading import Task, tasks_of
-from tailrace.datasource.source import LakeSource
 from tailrace.datasource.writing import TableWriter, begin
 from tailrace.store import tables as t
 from tailrace.store.files import DataFile, Op

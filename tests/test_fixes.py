@@ -14,7 +14,7 @@ from tailrace.cli.main import main
 from tailrace.errors import TailraceError
 from tailrace.fixes import Action, Fix, in_plain_words
 from tailrace.propagation.retry import message_of
-from tailrace.sql.run import run
+from tailrace.sql.statements import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ def test_a_statement_on_the_command_line_is_advised_in_sql() -> None:
     error = error_with(Action.LIST_TABLES)
     with pytest.raises(tailrace.InvalidError):
         run(FailingLake(error), "SHOW SCHEMAS")  # type: ignore[arg-type]
-    from tailrace.cli.fixes import message_of as on_the_command_line
+    from tailrace.cli.printing import message_of as on_the_command_line
 
     assert on_the_command_line(error) == "it is not there: SHOW TABLES lists what there is"
 
@@ -109,15 +109,15 @@ def test_an_argument_is_named_only_to_those_who_call_in_python(tmp_path: Path) -
     expected = "a name of 1 to 255 characters, not 'nnn"
     assert str(in_python.value).startswith(f"lake.create_schema(name=…) takes {expected}")
     assert str(in_sql.value).startswith(f"expected {expected}")
-    from tailrace.cli.fixes import message_of as on_the_command_line
+    from tailrace.cli.printing import message_of as on_the_command_line
 
     assert on_the_command_line(in_python.value).startswith(f"expected {expected}")
 
 
 def test_names_are_quoted_as_each_language_does() -> None:
     error = tailrace.InvalidError("not built", fix=Fix(Action.BUILD_VIEW, "main.it's here"))
-    from tailrace.cli.fixes import in_commands
-    from tailrace.sql.fixes import in_sql
+    from tailrace.cli.printing import in_commands
+    from tailrace.sql.diagnostics import in_sql
 
     assert error.said(in_sql) == "not built: REFRESH MATERIALIZED VIEW main.`it's here` builds it"
     assert "tailrace refresh 'main.it'\"'\"'s here' builds it" in error.said(in_commands)
@@ -138,7 +138,7 @@ def test_names_are_quoted_as_each_language_does() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_survives_pickling(error: TailraceError) -> None:
-    from tailrace.sql.fixes import in_sql
+    from tailrace.sql.diagnostics import in_sql
 
     for _ in range(2):
         copy = pickle.loads(pickle.dumps(error))
@@ -153,7 +153,7 @@ def test_a_lost_commit_says_how_to_ask() -> None:
 
 
 def test_an_option_is_named_as_each_language_does() -> None:
-    from tailrace.cli.fixes import in_commands
+    from tailrace.cli.printing import in_commands
 
     error = tailrace.InvalidError("it is wrong", fix=Fix(Action.CHANGE_OPTION, "on_error"))
     assert str(error) == "it is wrong: change on_error"

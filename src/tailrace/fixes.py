@@ -1,9 +1,9 @@
 """What to do about an error, as a value that each front door puts into its users' words.
 
 An error is raised far below the doors, and does not know whether its reader writes Python, SQL or
-command lines. So it carries a `Fix`; `sql.fixes` and `cli.fixes` word it for their users, and
-`in_python`, here, for everybody else. A door without words of its own for an action uses the plain
-ones, which belong to no language.
+command lines. So it carries a `Fix`; `sql.diagnostics` and `cli.printing` word it for their users,
+and `in_python`, here, for everybody else. A door without words of its own for an action uses the
+plain ones, which belong to no language.
 """
 
 from __future__ import annotations

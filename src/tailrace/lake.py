@@ -143,7 +143,7 @@ class Lake(Closing):
         Several, with semicolons between them, run one after the other; the last one's result is
         returned. See docs/sql.md.
         """
-        from tailrace.sql.run import run
+        from tailrace.sql.statements import run
 
         return run(self, text, args)
 

@@ -14,7 +14,7 @@ from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.part import VIEW_PREFIX, drop_views
 from tailrace.parts import CATALOG_PARTS
 from tailrace.propagation import tables as t
-from tailrace.sql import system_tables
+from tailrace.sql.listings import system_rows
 from tests.support import duck
 from tests.support.lakes import LakeArgs
 
@@ -91,7 +91,7 @@ def test_a_lake_of_an_older_version_is_brought_up_to_date(
         assert lake.jobs.register("orders", "copy", {"consumer": consumer})
         lake.run_until_fresh()
         assert lake.table("copy").to_arrow().to_pylist() == [{"id": 1}]
-        assert {row["watermark"] for row in system_tables.rows(lake.runtime, "freshness")} == {
+        assert {row["watermark"] for row in system_rows(lake.runtime, "freshness")} == {
             lake.snapshot
         }
         assert lake.purge().horizon == lake.snapshot

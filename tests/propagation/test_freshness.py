@@ -11,7 +11,7 @@ import tailrace
 from tailrace.propagation import joblog
 from tailrace.propagation.freshness import Freshness, is_fresh, last_changes
 from tailrace.propagation.job_cache import JobCache
-from tailrace.sql import system_tables
+from tailrace.sql.listings import system_rows
 from tests.support.jobs import spec
 from tests.support.seeds import seed
 
@@ -47,7 +47,7 @@ def test_fresh_is_what_reflects_the_last_change_of_every_source(
 def doors(lake: tailrace.Lake) -> dict[str, tuple[int | None, bool]]:
     """Watermark and freshness of every job by its name, which every door has to give."""
     found = {job.name: (job.watermark, job.is_fresh) for job in lake.jobs.list()}
-    table = system_tables.rows(lake.runtime, "freshness")
+    table = system_rows(lake.runtime, "freshness")
     assert {row["name"]: (row["watermark"], row["lag_snapshots"] == 0) for row in table} == found
     cache = JobCache()
     with lake.runtime.database.read_at_once() as connection:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tailrace
-from tailrace.cli.checks import WrongError, _nodes
+from tailrace.cli.doctor import WrongError, _nodes
 from tailrace.cli.main import app
 from tailrace.propagation.health import Health
 from tailrace.store import spark_session

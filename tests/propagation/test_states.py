@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import tailrace
 from tailrace.cli.main import app
-from tailrace.sql import system_tables
+from tailrace.sql.listings import system_rows
 from tests.propagation.test_serving import metrics
 from tests.support.clock import MovableClock
 from tests.support.jobs import Recorder, orders, spec
@@ -27,7 +27,7 @@ def doors(lake: tailrace.Lake) -> dict[str, str]:
     """The states of all jobs by name, which every door has to give."""
     found = {job.name: str(job.state) for job in lake.jobs.list()}
     assert {name: str(lake.jobs.status("orders", name).state) for name in found} == found
-    tables = [system_tables.rows(lake.runtime, table) for table in ("jobs", "freshness")]
+    tables = [system_rows(lake.runtime, table) for table in ("jobs", "freshness")]
     for rows in (lake.sql("SHOW JOBS").to_pylist(), *tables):
         assert {row["name"]: row["state"] for row in rows} == found
     return found

@@ -1,4 +1,4 @@
-"""The parser: what it passes over, and what it says was valid where it stands."""
+"""The parser: where it cuts a script, what it passes over, and what it says was valid there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import tailrace
-from tailrace.sql.parser import Parser
-from tailrace.sql.script import statements
+from tailrace.sql.parser import Parser, is_complete, statements
 
 
 def parser(text: str) -> Parser:
@@ -125,3 +124,53 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(tailrace.InvalidError, match=message):
         read(parser(text))
+
+
+# --- a script is cut into statements --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        (" ; ;\n; ", []),
+        ("-- nothing\n/* at all */", []),
+        ("SELECT 1", ["SELECT 1"]),
+        ("SELECT 1; SELECT 2;", ["SELECT 1", "SELECT 2"]),
+        ("SELECT ';' , `;` -- ;\n; SELECT /* ; */ 2", ["SELECT ';' , `;`", "SELECT /* ; */ 2"]),
+        (r"SELECT 'it\'s; one'; SELECT 2", [r"SELECT 'it\'s; one'", "SELECT 2"]),
+    ],
+)
+def test_a_script_is_cut_at_semicolons(text: str, expected: list[str]) -> None:
+    assert [statement.sql for statement in statements(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("", True),
+        ("SELECT 1;", True),
+        ("SELECT 1; -- done", True),
+        ("SELECT 1", False),
+        ("SELECT ';", False),
+        ("SELECT 1 /* ;", False),
+    ],
+)
+def test_a_shell_knows_when_a_text_is_complete(text: str, complete: bool) -> None:
+    assert is_complete(text) is complete
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT 'a", "line 1, column 8: this text has no end"),
+        ('SELECT 1,\n  "a', "line 2, column 3: this text has no end"),
+        ("SELECT `a", "line 1, column 8: this name has no end"),
+        ("SELECT 'a' -- it's\n, `b", "line 2, column 3: this name has no end"),
+        (r"SELECT 'a\'", "line 1, column 8: this text has no end"),
+    ],
+)
+def test_what_has_no_end_is_shown_where_it_begins(text: str, message: str) -> None:
+    with pytest.raises(tailrace.InvalidError) as caught:
+        list(statements(text))
+    assert str(caught.value).startswith(message)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tailrace
-from tailrace.sql import system_tables
+from tailrace.sql.listings import SYSTEM_TABLES
 from tests.support import duck
 from tests.support.lakes import LakeArgs
 
@@ -314,7 +314,7 @@ def test_system_tables_say_how_fresh_everything_is(lake_args: LakeArgs) -> None:
         with lake_args.connect(tenant="other") as other:
             assert rows(other, "SELECT count(*) FROM tailrace.jobs") == [(0,)]
         with duck.attach(lake_args) as connection:
-            for name, columns in system_tables.TABLES.items():
+            for name, columns in SYSTEM_TABLES.items():
                 own = lake.sql(f"SELECT count(*) AS n FROM tailrace.{name}").to_pylist()[0]["n"]
                 found = connection.execute(
                     f"SELECT count(*), count({next(iter(columns))}) "

@@ -50,8 +50,3 @@ def _read(change: str) -> tuple[str, timedelta]:
     if not mark:
         raise InvalidError(f"{change!r} is not NAME=VALUE, as in snapshot_retention=30d")
     return name, timedelta(0) if value == "0" else parse_interval(value)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Enter the command."""
-    app.command()(configure)

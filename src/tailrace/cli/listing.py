@@ -22,13 +22,12 @@ def status(
     """
     from tailrace.cli.printing import document, rows_out, say
     from tailrace.propagation.node import live_nodes, serving_nodes
-    from tailrace.sql import system_tables
-    from tailrace.sql.listings import listing
+    from tailrace.sql.listings import SYSTEM_TABLES, listing, system_rows
     from tailrace.store.lookup import newest_snapshot
 
     with opened_catalog(lake, tenant=tenant) as catalog:
-        jobs = system_tables.rows(catalog, "freshness")
-        errors = [job["error"] for job in system_tables.rows(catalog, "jobs") if job["error"]]
+        jobs = system_rows(catalog, "freshness")
+        errors = [job["error"] for job in system_rows(catalog, "jobs") if job["error"]]
         with catalog.database.read() as connection:
             newest = newest_snapshot(connection)
             working = live_nodes(connection, catalog.clock, serving=True)
@@ -47,7 +46,7 @@ def status(
     if output is Output.JSON:
         document({**facts, "standing_back": faults, "freshness": jobs})
         return
-    rows_out(jobs, list(system_tables.TABLES["freshness"]), as_json=False)
+    rows_out(jobs, list(SYSTEM_TABLES["freshness"]), as_json=False)
     is_served = facts["served"] or faults or not jobs
     served = "" if is_served else "; nothing keeps it fresh: run tailrace serve"
     say(
@@ -134,9 +133,3 @@ def _list(
     with opened_catalog(lake, tenant=tenant) as catalog:
         listed = listing(catalog, what, limit=limit)
     rows_out(listed.rows, list(listed.columns), as_json=output is Output.JSON)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Enter the commands."""
-    for command in (status, tables, views, indexes, jobs, iterations, snapshots):
-        app.command()(command)

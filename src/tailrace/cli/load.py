@@ -132,8 +132,3 @@ def _progress(now: Progress) -> str:
         f"{now.doing} {share}: {now.files_done:,} of {now.files:,} files, "
         f"{now.rows:,} rows{rejected}"
     )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Enter the command."""
-    app.command()(load)

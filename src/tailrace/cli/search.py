@@ -116,8 +116,3 @@ def _marked(text: str | None) -> Any:
     for number, part in enumerate(re.split(r"</?b>", text or "")):
         made.append(html.unescape(part), style="bold yellow" if number % 2 else "")
     return made
-
-
-def add_to(app: typer.Typer) -> None:
-    """Enter the command."""
-    app.command()(search)

@@ -17,15 +17,14 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from tailrace import address
-from tailrace.cli.fixes import message_of
-from tailrace.cli.printing import say
+from tailrace.cli.printing import message_of, say
 from tailrace.cli.spark import CancelledError
 from tailrace.cli.sql import show
 from tailrace.errors import TailraceError
-from tailrace.sql.script import is_complete, statements
+from tailrace.sql.listings import SYSTEM_TABLES
+from tailrace.sql.parser import is_complete, statements
 from tailrace.sql.searches import FUNCTIONS
 from tailrace.sql.statements import STATEMENTS
-from tailrace.sql.system_tables import TABLES
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
@@ -58,7 +57,7 @@ class _Names(Completer):
     def refresh(self) -> None:
         """Learn the names anew, after a statement."""
         lake = self._lake
-        found = [*lake.tables(), *lake.views(), *(f"tailrace.{name}" for name in TABLES)]
+        found = [*lake.tables(), *lake.views(), *(f"tailrace.{name}" for name in SYSTEM_TABLES)]
         columns = {column for name in lake.tables()[:100] for column in lake.table(name).columns}
         plain = [name.removeprefix("main.") for name in found]
         indexes = sorted({index.name for index in lake.indexes()})

@@ -20,8 +20,8 @@ from tailrace.cli.options import (
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
+    from tailrace.sql.parser import Statement
     from tailrace.sql.result import Result
-    from tailrace.sql.script import Statement
 
 # A person reads some rows; more of them would only scroll by.
 _SHOWN = 1000
@@ -63,7 +63,7 @@ def run_script(lake: Lake, text: str, *, limit: int | None, as_json: bool) -> No
     """Run statements, and print each one's result."""
     from tailrace.cli.spark import CancelledError
     from tailrace.errors import UnavailableError
-    from tailrace.sql.script import statements
+    from tailrace.sql.parser import statements
 
     for statement in statements(text):
         try:
@@ -77,7 +77,7 @@ def show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool =
     from tailrace.cli.printing import document, say, table
     from tailrace.cli.spark import cancellable, working
     from tailrace.sql.result import counted
-    from tailrace.sql.run import run_one
+    from tailrace.sql.statements import run_one
 
     most = (None if as_json else _SHOWN) if limit is None else limit
 
@@ -102,8 +102,3 @@ def show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool =
         if most is not None and len(rows) > most:
             count = f"the first {most:,} rows; --limit shows more"
         say(f"{count} {took}")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Enter the command."""
-    app.command()(sql)

@@ -87,8 +87,7 @@ def verify(
 
     Example: tailrace verify sales.by_customer
     """
-    from tailrace.cli.fixes import in_commands
-    from tailrace.cli.printing import document
+    from tailrace.cli.printing import document, in_commands
     from tailrace.cli.spark import working
 
     ok = True
@@ -105,9 +104,3 @@ def verify(
         document([report.to_dict() for report in reports])
     if not ok:
         raise typer.Exit(1)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Enter the commands."""
-    for command in (refresh, explain, verify):
-        app.command()(command)

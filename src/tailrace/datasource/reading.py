@@ -1,7 +1,8 @@
 """A table's or view's rows at a snapshot, read by Spark's tasks with Arrow.
 
 The catalog is asked once, for the files; tasks then read those, without the deleted rows. Small
-files share a task, and large ones are read by several.
+files share a task, and large ones are read by several. By a query's conditions and by statistics,
+files and row groups are skipped.
 """
 
 from __future__ import annotations
@@ -12,15 +13,26 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.types import StructType
 
 from tailrace.datasource.place import Place
-from tailrace.datasource.skipping import understood
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake
 from tailrace.objects import Storage
 from tailrace.spark_sql import types
+from tailrace.store import stats
 from tailrace.store.deletes import DeleteFiles
 from tailrace.store.files import DataFile, RowRange
 from tailrace.store.names import split_name
@@ -28,8 +40,47 @@ from tailrace.store.reader import read
 from tailrace.store.scan import Scan
 from tailrace.store.schema import Column
 from tailrace.store.source import arrow_schema
-from tailrace.store.stats import Comparisons
+from tailrace.store.stats import Comparison, Comparisons
 from tailrace.store.table import scan_at
+
+_OPERATORS: dict[type[Filter], str] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    In: "=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+}
+
+
+def understood(filters: Iterable[Filter], columns: Sequence[Column]) -> Iterator[Comparison]:
+    """The filters that statistics can say something to, where that is beyond doubt."""
+    by_name = {column.name: column for column in columns}
+    for given in filters:
+        path: tuple[str, ...] = getattr(given, "attribute", ())
+        value: Any = getattr(given, "value", None)
+        column = by_name.get(path[0]) if len(path) == 1 else None
+        operator = _OPERATORS.get(type(given))
+        if operator is None or column is None or not _compares(column.type):
+            continue
+        bounds = _bounds(list(value) if isinstance(given, In) else [value], column.type)
+        if bounds is not None:
+            yield Comparison(column=column, operator=operator, least=bounds[0], most=bounds[1])
+
+
+def _compares(kind: pa.DataType) -> bool:
+    """Not floats, where NaN is the greatest, and nothing that has no order."""
+    exact = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_string, pa.types.is_date)
+    return any(is_kind(kind) for is_kind in exact)
+
+
+def _bounds(values: list[Any], kind: pa.DataType) -> stats.Bounds:
+    try:
+        return stats.of_values(pa.chunked_array([pa.array(values, kind)]))
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None  # not a value that the column can have
+
 
 # What a task reads, in bytes of Parquet; opening a file counts as much as some rows.
 _TASK_BYTES = 32 * 1024 * 1024

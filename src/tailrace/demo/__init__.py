@@ -1,8 +1,8 @@
 """`tailrace demo`: a small shop, live changes, and derived data that follows them.
 
-`play` is the order of what happens; `shop` and `derived` are the lake's contents; `writer` is the
-second process, which `child` holds; `freshness` looks, `screen` and `tables` show; `check` and
-`cost` come at the end.
+`play` is the order of what happens; `shop` and `derived` are the lake's contents, and `words` what
+they are made of; `writer` is the second process, which `child` holds; `freshness` looks, `display`
+and `terminal` show; `results` come at the end.
 """
 
 from __future__ import annotations

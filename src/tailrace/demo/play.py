@@ -21,16 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.catalog.opening import CATALOG_FILE
 from tailrace.cli.spark import in_background
-from tailrace.demo import derived, shop, tables, texts
-from tailrace.demo.check import check_all
+from tailrace.demo import derived, display, shop
 from tailrace.demo.child import Child, start_from
-from tailrace.demo.cost import recompute_seconds
 from tailrace.demo.freshness import Watcher, refreshes
-from tailrace.demo.interrupt import closing, first_only_sets, terminable
-from tailrace.demo.quiet import quietly
-from tailrace.demo.result import Result, document
-from tailrace.demo.screen import Screen
+from tailrace.demo.results import Result, check_all, document, recompute_seconds
 from tailrace.demo.searches import Search, typical_seconds
+from tailrace.demo.terminal import Screen, closing, first_only_sets, quietly, terminable
 from tailrace.errors import InvalidError, JobFailedError, UnavailableError
 from tailrace.lake import Lake, connect
 from tailrace.propagation.job import State
@@ -132,8 +128,8 @@ class _Play:
         finally:
             child.end()
         results = self._results(child, since)
-        self._screen.phase("Try next", texts.NEXT_KEPT if self._is_kept else texts.NEXT)
-        for command in texts.commands(self._place if self._is_kept else None):
+        self._screen.phase("Try next", display.NEXT_KEPT if self._is_kept else display.NEXT)
+        for command in display.commands(self._place if self._is_kept else None):
             self._screen.command(command)
         return document(
             results=results,
@@ -156,12 +152,12 @@ class _Play:
     def _shop(self, sizes: shop.Sizes, spark: Future[SparkSession]) -> dict[str, int]:
         screen, lake = self._screen, self._lake
         self._is_new = not shop.is_there(lake)
-        screen.phase("A shop", texts.SHOP if self._is_new else texts.SHOP_THERE)
+        screen.phase("A shop", display.SHOP if self._is_new else display.SHOP_THERE)
         if self._is_new:
             began = time.monotonic()
             rows = shop.create(lake, sizes)
             took = f"{time.monotonic() - began:.1f} s"
-            screen.say(f"{texts.counted(rows)}, in one transaction: {took}")
+            screen.say(f"{display.counted(rows)}, in one transaction: {took}")
         with screen.working("Spark starts", "Spark has started"):
             try:
                 spark.result()
@@ -173,13 +169,13 @@ class _Play:
                 ) from error
         if not self._is_new:
             rows = {name: lake.table(name).to_df().count() for name in shop.TABLES}
-            screen.say(f"{texts.counted(rows)}, at snapshot {lake.snapshot}")
+            screen.say(f"{display.counted(rows)}, at snapshot {lake.snapshot}")
         return rows
 
     def _derive(self) -> None:
         screen, lake = self._screen, self._lake
-        screen.phase("What is derived from it", texts.DERIVED)
-        screen.show(tables.derived())
+        screen.phase("What is derived from it", display.DERIVED)
+        screen.show(display.derived())
         derived.create(lake)
         deadline = time.monotonic() + _PATIENCE
         with screen.working("They are built", "All are built") as tell:
@@ -198,7 +194,7 @@ class _Play:
 
     def _live(self, child: Child, seconds: float, since: datetime) -> float:
         screen = self._screen
-        screen.phase("Live", texts.LIVE)
+        screen.phase("Live", display.LIVE)
         ended = threading.Event()
         with first_only_sets(ended):
             watcher = Watcher(self._lake, child.commits, since=since)
@@ -219,7 +215,7 @@ class _Play:
         return time.monotonic() - began
 
     def _settle(self, child: Child) -> None:
-        self._screen.phase("Is it right?", texts.CHECKED)
+        self._screen.phase("Is it right?", display.CHECKED)
         child.stop()
         with self._screen.working("The last refreshes", "Everything is fresh"):
             self._lake.run_until_fresh(timeout=_PATIENCE)
@@ -228,8 +224,8 @@ class _Play:
         screen, lake = self._screen, self._lake
         with screen.working("Everything is recomputed and compared", "Everything is checked"):
             checks = check_all(lake, self._searches)
-        screen.show(tables.checks(checks))
-        screen.phase("What it took", texts.TOOK)
+        screen.show(display.checks(checks))
+        screen.phase("What it took", display.TOOK)
         with screen.working("Each is recomputed, twice", "Each is measured"):
             once = recompute_seconds(lake, at=self._live_from)
         results = [
@@ -242,8 +238,8 @@ class _Play:
             )
             for one, check in zip(derived.ALL, checks, strict=True)
         ]
-        screen.show(tables.costs(results))
-        screen.say(texts.HOW_MEASURED)
-        screen.say(texts.IN_MEMORY)
-        screen.say(texts.searched(self._searches, typical_seconds(self._searches)))
+        screen.show(display.costs(results))
+        screen.say(display.HOW_MEASURED)
+        screen.say(display.IN_MEMORY)
+        screen.say(display.searched(self._searches, typical_seconds(self._searches)))
         return results

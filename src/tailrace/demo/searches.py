@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.demo import sayings, words
+from tailrace.demo import words
 from tailrace.demo.derived import INDEXES, REVIEW_TEXT, SearchIndex
 from tailrace.errors import UnavailableError
 
@@ -93,7 +93,7 @@ def _sentence(highlight: str) -> str:
 
 
 def _query(index: SearchIndex, asked: str) -> str | list[float]:
-    return asked if index is REVIEW_TEXT else sayings.vector(asked, dict(LIKE)[asked])
+    return asked if index is REVIEW_TEXT else words.vector(asked, dict(LIKE)[asked])
 
 
 class Searcher:
@@ -146,7 +146,7 @@ def _compare_text(rows: pa.Table, done: Search) -> tuple[int, int]:
 
 def _compare_vectors(rows: pa.Table, done: Search) -> tuple[int, int]:
     vectors = np.stack(rows.column("likeness").to_numpy()).astype(np.float64)
-    query = np.array(sayings.vector(done.asked, dict(LIKE)[done.asked]))
+    query = np.array(words.vector(done.asked, dict(LIKE)[done.asked]))
     near = vectors @ query / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
     by_key = dict(zip(rows.column("id").to_pylist(), near.tolist(), strict=True))
     wanted = sorted(by_key.values(), reverse=True)[: done.limit]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.demo import sayings, words
+from tailrace.demo import words
 from tailrace.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _products(count: int, random: np.random.Generator) -> pa.Table:
         for (material, _, thing), one in zip(chosen, series, strict=True)
     ]
     categories = [category for _, category, _ in chosen]
-    likeness = [sayings.vector(*product) for product in zip(names, categories, strict=True)]
+    likeness = [words.vector(*product) for product in zip(names, categories, strict=True)]
     return pa.table(
         {
             "id": np.arange(1, count + 1),
@@ -224,7 +224,7 @@ def _reviews(sizes: Sizes, products: pa.Table) -> pa.Table:
     random = Random(_SEED)  # noqa: S311  (no secrets)
     chosen = random.choices(range(sizes.products), falling(sizes.products), k=sizes.reviews)
     names = products.column("name").to_pylist()
-    said = [sayings.review(random, names[product]) for product in chosen]
+    said = [words.review(random, names[product]) for product in chosen]
     return pa.table(
         {
             "id": np.arange(1, sizes.reviews + 1),

@@ -22,7 +22,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from tailrace.demo import sayings, words
+from tailrace.demo import words
 from tailrace.demo.shop import (
     CUSTOMERS,
     LINES,
@@ -206,7 +206,7 @@ class Trade:
 
     def _write_review(self) -> tuple[int, tuple[str, ...], str]:
         (product,) = self._random.choices(self._products, self._wanted)
-        stars, text = sayings.review(self._random, product["name"])
+        stars, text = words.review(self._random, product["name"])
         row = {"id": self._review + 1, "product_id": product["id"], "stars": stars, "text": text}
         snapshot = self._lake.table(REVIEWS).append([row])
         assert snapshot is not None
@@ -217,7 +217,7 @@ class Trade:
     def _edit_review(self) -> tuple[int, tuple[str, ...], str]:
         """Somebody has changed their mind: an upsert."""
         number, product = self._random.choice(self._reviews)
-        stars, text = sayings.review(self._random, self._by_id[product]["name"])
+        stars, text = words.review(self._random, self._by_id[product]["name"])
         row = {"id": number, "product_id": product, "stars": stars, "text": text}
         snapshot = self._lake.table(REVIEWS).upsert([row])
         assert snapshot is not None
@@ -232,7 +232,7 @@ class Trade:
 
 
 def _product(number: int, name: str, category: str, price: Decimal) -> dict[str, Any]:
-    likeness = sayings.vector(name, category)
+    likeness = words.vector(name, category)
     return {"id": number, "name": name, "category": category, "price": price, "likeness": likeness}
 
 

@@ -1,4 +1,8 @@
-"""What there is in a lake, with the facts that the catalog has: for SHOW and the command line."""
+"""What a lake knows of itself, as rows: the system tables, and the lists of SHOW and of commands.
+
+The system tables are views in the catalog's database (`catalog.part`), the same for every
+reader. Here the rows of one tenant are read, with types.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,72 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
+from tailrace.catalog.columns import Time
+from tailrace.catalog.part import VIEW_PREFIX
 from tailrace.propagation import history
-from tailrace.sql import system_tables
-from tailrace.sql.system_tables import INT, REAL, TEXT
 from tailrace.store import lookup
 from tailrace.store import tables as t
 from tailrace.store.names import is_hidden
 from tailrace.store.runtime import TenantCatalog
+from tailrace.store.snapshots import seen_by
 from tailrace.views.jobs import jobs_of_views
+
+Row = dict[str, Any]
+
+# Types by their names in Spark.
+INT, TEXT, REAL, TIME = "bigint", "string", "double", "timestamp"
+_IN_CATALOG: Mapping[str, Any] = {INT: sa.BigInteger, TEXT: sa.String, REAL: sa.Double, TIME: Time}
+_AMOUNTS = {
+    "seconds": REAL,
+    "rows_read": INT,
+    "bytes_read": INT,
+    "rows_written": INT,
+    "bytes_written": INT,
+}
+# The columns that users see. A tenant sees only its own rows, so the tenant is no column.
+SYSTEM_TABLES: Mapping[str, Mapping[str, str]] = {
+    "jobs": {
+        "job_id": INT, "object": TEXT, "name": TEXT, "kind": TEXT, "state": TEXT,
+        "watermark": INT, "tries": INT, "error": TEXT, "retry_at": TIME,
+        "running_on": TEXT, "created_at": TIME,
+    },
+    "iterations": {
+        "iteration_id": INT, "object": TEXT, "name": TEXT, "strategy": TEXT,
+        "from_snapshot": INT, "to_snapshot": INT, "started_at": TIME, "ended_at": TIME,
+        **_AMOUNTS, "error": TEXT,
+    },
+    "freshness": {
+        "object": TEXT, "name": TEXT, "kind": TEXT, "state": TEXT, "watermark": INT,
+        "lag_snapshots": INT, "lag_rows": INT, "lag_seconds": REAL,
+    },
+    "indexes": {
+        "object": TEXT, "name": TEXT, "kind": TEXT, "columns": TEXT, "state": TEXT,
+        "watermark": INT, "lag_snapshots": INT, "lag_seconds": REAL, "pending_rows": INT,
+        "rows": INT, "segments": INT, "bytes": INT, "error": TEXT, "options": TEXT,
+    },
+    "snapshots": {"snapshot_id": INT, "snapshot_time": TIME, "changes": TEXT},
+    "usage": {"day": TEXT, "iterations": INT, **_AMOUNTS},
+}  # fmt: skip
+
+
+def system_rows(catalog: TenantCatalog, name: str, *, limit: int | None = None) -> list[Row]:
+    """The rows of a system table, the newest last; with a limit, the newest so many."""
+    kinds = SYSTEM_TABLES[name]
+    columns = [sa.column(column, _IN_CATALOG[kind]) for column, kind in kinds.items()]
+    view = sa.table(f"{VIEW_PREFIX}{name}", *columns, sa.column("tenant", sa.String))
+    query = sa.select(*columns)
+    if name != "snapshots":
+        query = query.where(view.c.tenant == catalog.tenant)
+    query = query.select_from(view).order_by(columns[0].desc())
+    if limit is not None:
+        query = query.limit(limit)
+    with catalog.database.read() as connection:
+        newest_first = [dict(row) for row in connection.execute(query).mappings()]
+        if name == "snapshots":
+            seen = seen_by(connection, catalog.tenant)
+            newest_first = [{**row, "changes": seen(row["changes"])} for row in newest_first]
+    return newest_first[::-1]
+
 
 _TABLES = {"table": TEXT, "rows": INT, "files": INT, "bytes": INT, "changed": INT}
 _INDEXES = {
@@ -28,8 +90,6 @@ _VIEWS = {
     "view": TEXT, "state": TEXT, "watermark": INT, "lag_snapshots": INT, "lag_rows": INT,
     "lag_seconds": REAL, "strategy": TEXT, "query": TEXT,
 }  # fmt: skip
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +103,8 @@ class Listing:
 def listing(catalog: TenantCatalog, what: str, *, limit: int | None = None) -> Listing:
     """All tables, views, …; with a limit, the last so many."""
     if what not in _OWN:
-        rows = system_tables.rows(catalog, what, limit=limit)
-        return Listing(columns=system_tables.TABLES[what], rows=rows)
+        rows = system_rows(catalog, what, limit=limit)
+        return Listing(columns=SYSTEM_TABLES[what], rows=rows)
     columns, read = _OWN[what]
     rows = read(catalog)
     kept = rows if limit is None else rows[max(0, len(rows) - limit) :]
@@ -119,7 +179,7 @@ def _sizes(connection: sa.Connection, at: int) -> dict[tuple[str, str], dict[str
 
 def _views(catalog: TenantCatalog) -> list[Row]:
     """Views, how fresh they are, and how they were last refreshed."""
-    fresh = {(row["object"], row["name"]): row for row in system_tables.rows(catalog, "freshness")}
+    fresh = {(row["object"], row["name"]): row for row in system_rows(catalog, "freshness")}
     with catalog.database.read() as connection:
         jobs = jobs_of_views(connection, catalog.tenant)
         strategies = history.last_strategies(connection, [job.id for job in jobs])
@@ -141,7 +201,7 @@ def _indexes(catalog: TenantCatalog) -> list[Row]:
     words = {"table": "object", "using": "kind"}  # as CREATE INDEX says it
     rows = [
         {column: row[words.get(column, column)] for column in _INDEXES}
-        for row in system_tables.rows(catalog, "indexes")
+        for row in system_rows(catalog, "indexes")
     ]
     return sorted(rows, key=lambda row: (row["table"], row["name"]))
 

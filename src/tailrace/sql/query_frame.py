@@ -20,15 +20,14 @@ from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql import types
 from tailrace.spark_sql.grammar import RefusedError, without_comments
-from tailrace.sql import searches, system_tables
-from tailrace.sql.diagnostics import Span, did_you_mean
-from tailrace.sql.fixes import in_sql
+from tailrace.sql import searches
+from tailrace.sql.diagnostics import SourceText, Span, did_you_mean, in_sql
+from tailrace.sql.listings import SYSTEM_TABLES, system_rows
 from tailrace.sql.result import arrow_types
 from tailrace.sql.searches import Call
-from tailrace.sql.source_text import SourceText
 from tailrace.sql.table_references import TableReference, references, substituted
 from tailrace.store.lookup import DEFAULT_TENANT
-from tailrace.store.names import fold, quoted_name, split_name
+from tailrace.store.names import OWN_SCHEMA, fold, quoted_name, split_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.spark_scan import local_frame
 from tailrace.store.spark_text import check_query, check_registered, check_settings, named_tables
@@ -180,7 +179,7 @@ def _frame(
     if reference.tree.args.get("catalog") is not None:
         raise place.error("a name has at most two parts: schema.name")
     at = None if reference.version is None else _snapshot(lake, place, reference.version)
-    if fold(reference.schema or "") == system_tables.SCHEMA:
+    if fold(reference.schema or "") == OWN_SCHEMA:
         return _system_frame(lake, place, reference)
     if fold(reference.full_name) in views:
         return lake.view(reference.full_name).to_df(at)
@@ -223,16 +222,14 @@ def _is_the_owners(runtime: TenantRuntime, name: str) -> bool:
 
 
 def _system_frame(lake: Lake, place: _Place, reference: TableReference) -> DataFrame:
-    known = system_tables.TABLES
+    known = SYSTEM_TABLES
     if fold(reference.name) not in known:
         raise place.error(
             f"there is no table tailrace.{reference.name}{did_you_mean(reference.name, known)}",
             valid=[f"tailrace.{name}" for name in known],
         )
     kinds = pa.schema(list(arrow_types(known[fold(reference.name)]).items()))
-    rows = pa.Table.from_pylist(
-        system_tables.rows(lake.runtime, fold(reference.name)), schema=kinds
-    )
+    rows = pa.Table.from_pylist(system_rows(lake.runtime, fold(reference.name)), schema=kinds)
     return local_frame(lake.runtime, rows)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tailrace.arguments import Between, checked
 from tailrace.spark_sql.types import parse_type
-from tailrace.sql.source_text import SourceText
+from tailrace.sql.diagnostics import SourceText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,11 +20,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.definition import KINDS
-from tailrace.sql.diagnostics import Span, did_you_mean
-from tailrace.sql.fixes import in_sql
+from tailrace.sql.diagnostics import SourceText, Span, did_you_mean, in_sql
 from tailrace.sql.literals import NotALiteralError, value_of
-from tailrace.sql.script import tokens_of
-from tailrace.sql.source_text import SourceText
+from tailrace.sql.parser import tokens_of
 from tailrace.store.names import OWN_PREFIX, fold
 from tailrace.store.spark_scan import local_frame
 

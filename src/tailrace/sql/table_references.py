@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.spark_sql import types
 from tailrace.sql.diagnostics import Span
-from tailrace.sql.script import tokens_of
+from tailrace.sql.parser import tokens_of
 from tailrace.store.names import fold, quoted_name
 from tailrace.store.spark_text import named_tables
 

@@ -1,4 +1,4 @@
-"""The table of statements, by their first words.
+"""Runs statements, for `lake.sql()` and the command line: the table of them, by their first words.
 
 Each module has functions that read the rest of a statement from a parser into a value with a
 `run(lake, args)`.
@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tailrace.sql.parser import Parser
+from tailrace.errors import InvalidError, TailraceError
+from tailrace.sql.diagnostics import in_sql
+from tailrace.sql.parser import Parser, Statement, statements
 from tailrace.sql.result import Result
 from tailrace.sql.statements import (
-    alter,
-    delete,
-    explain,
+    edits,
     indexes,
     insert,
-    jobs,
     merge,
-    query,
-    schemas,
-    show,
+    queries,
     tables,
-    update,
     views,
 )
 
@@ -40,35 +36,35 @@ class Runnable(Protocol):
 Reader = Callable[[Parser], Runnable]
 
 STATEMENTS: Mapping[str, Reader] = {
-    "SELECT": query.read,
-    "WITH": query.read,
-    "VALUES": query.read,
-    "FROM": query.read,
-    "TABLE": query.read,
-    "(": query.read,
-    "CREATE SCHEMA": schemas.read_create,
-    "CREATE TABLE": tables.read_create,
+    "SELECT": queries.read,
+    "WITH": queries.read,
+    "VALUES": queries.read,
+    "FROM": queries.read,
+    "TABLE": queries.read,
+    "(": queries.read,
+    "CREATE SCHEMA": tables.read_create_schema,
+    "CREATE TABLE": tables.read_create_table,
     "CREATE MATERIALIZED VIEW": views.read_create,
     "CREATE OR REPLACE MATERIALIZED VIEW": views.read_replace,
     "CREATE INDEX": indexes.read_create,
-    "DROP SCHEMA": schemas.read_drop,
-    "DROP TABLE": tables.read_drop,
+    "DROP SCHEMA": tables.read_drop_schema,
+    "DROP TABLE": tables.read_drop_table,
     "DROP MATERIALIZED VIEW": views.read_drop,
     "DROP INDEX": indexes.read_drop,
-    "ALTER TABLE": alter.read,
+    "ALTER TABLE": tables.read_alter,
     "INSERT INTO": insert.read,
-    "UPDATE": update.read,
-    "DELETE FROM": delete.read,
+    "UPDATE": edits.read_update,
+    "DELETE FROM": edits.read_delete,
     "MERGE INTO": merge.read,
     "REFRESH MATERIALIZED VIEW": views.read_refresh,
     "REFRESH INDEX": indexes.read_refresh,
     "VERIFY MATERIALIZED VIEW": views.read_verify,
-    "EXPLAIN": explain.read,
+    "EXPLAIN": queries.read_explain,
     "DESCRIBE": tables.read_describe,
-    "SHOW": show.read,
-    "PAUSE JOB": jobs.read_pause,
-    "RESUME JOB": jobs.read_resume,
-    "CANCEL JOB": jobs.read_cancel,
+    "SHOW": queries.read_show,
+    "PAUSE JOB": views.read_pause,
+    "RESUME JOB": views.read_resume,
+    "CANCEL JOB": views.read_cancel,
 }
 # Statements of other databases, and what to write instead.
 ELSEWHERE: Mapping[str, str] = {
@@ -101,6 +97,28 @@ ELSEWHERE: Mapping[str, str] = {
     "RESUME": "write RESUME JOB view, or RESUME JOB name ON table",
     "CANCEL": "write CANCEL JOB view, or CANCEL JOB name ON table",
 }
+
+
+def run(lake: Lake, text: str, args: Mapping[str, Any] | None = None) -> Result:
+    """Run a statement, or several, one after the other; the result is the last one's."""
+    if not isinstance(text, str):
+        raise InvalidError(f"SQL is a text, not {text!r}")
+    result = None
+    for statement in statements(text):
+        result = run_one(lake, statement, args)
+    if result is None:
+        raise InvalidError("there is no statement in this text: try SHOW TABLES")
+    return result
+
+
+def run_one(lake: Lake, statement: Statement, args: Mapping[str, Any] | None = None) -> Result:
+    """Read a statement, and run it."""
+    statement_read = read(Parser(statement))
+    try:
+        return statement_read.run(lake, args or {})
+    except TailraceError as error:
+        error.use(in_sql)
+        raise
 
 
 def read(parser: Parser) -> Runnable:

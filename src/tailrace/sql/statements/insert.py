@@ -12,12 +12,11 @@ import pyarrow as pa
 from tailrace.errors import InvalidError
 from tailrace.spark_sql.types import spark_type
 from tailrace.sql import query_frame
-from tailrace.sql.diagnostics import Span, did_you_mean
-from tailrace.sql.edits import fitted
+from tailrace.sql.diagnostics import SourceText, Span, did_you_mean
 from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, counted, done
-from tailrace.sql.source_text import SourceText
+from tailrace.sql.statements.edits import fitted
 from tailrace.store.names import fold
 from tailrace.store.schema import Column, TableInfo
 

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.spark_sql.functions import NONDETERMINISTIC
 from tailrace.spark_sql.types import quote
-from tailrace.sql import edits
-from tailrace.sql.diagnostics import Span
+from tailrace.sql.diagnostics import SourceText, Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done
-from tailrace.sql.source_text import SourceText
-from tailrace.sql.statements.update import Assignment, new_values, read_sets
+from tailrace.sql.statements.edits import (
+    COMES,
+    TARGET,
+    Assignment,
+    change,
+    new_values,
+    read_sets,
+)
 from tailrace.store.names import split_name
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo
 
@@ -55,7 +60,7 @@ class Merge:
         source_text = SourceText(text=self.parser.text)
         with lake.transaction() as txn:
             table = txn.info(self.name)
-            edited = edits.change(
+            edited = change(
                 lake,
                 txn,
                 self.name,
@@ -77,7 +82,7 @@ class Merge:
         items = [
             f"{target}.{FILE}",
             f"{target}.{POS}",
-            f"COALESCE({' OR '.join(f'({c})' for c in comes) or 'false'}, false) AS {edits.COMES}",
+            f"COALESCE({' OR '.join(f'({c})' for c in comes) or 'false'}, false) AS {COMES}",
         ]
         values = [self._values(table, clause) for clause in self.clauses]
         for column in table.columns:
@@ -92,7 +97,7 @@ class Merge:
         }[self._has(_BY_TARGET), self._has(_BY_SOURCE)]  # fmt: skip
         any_of = " OR ".join(f"({condition})" for condition in conditions)
         return (
-            f"SELECT {', '.join(items)} FROM {edits.TARGET} AS {target} {join} JOIN "
+            f"SELECT {', '.join(items)} FROM {TARGET} AS {target} {join} JOIN "
             f"(SELECT *, true AS {_FROM_SOURCE} FROM {self.source}) AS {source} "
             f"ON ({self.parser.cut(self.on)}) WHERE {any_of}"
         )

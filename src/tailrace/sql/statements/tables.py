@@ -1,27 +1,54 @@
-"""CREATE TABLE, DROP TABLE, DESCRIBE."""
+"""Statements about tables and schemas: CREATE, ALTER, DROP, DESCRIBE."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.errors import NotFoundError
-from tailrace.spark_sql.types import spark_type
+from tailrace.errors import InvalidError, NotFoundError
+from tailrace.spark_sql.types import parse_type, spark_type
 from tailrace.sql import query_frame
 from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done, listed
-from tailrace.sql.statements.columns import read_type
 from tailrace.sql.statements.indexes import CreateIndex, read_in_table
-from tailrace.sql.statements.query import Query
-from tailrace.sql.statements.query import read as read_query
+from tailrace.sql.statements.queries import Query
+from tailrace.sql.statements.queries import read as read_query
 from tailrace.store.names import fold
+from tailrace.store.table import Table
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
+
+
+KINDS = (
+    "bigint", "int", "smallint", "tinyint", "double", "float", "decimal(p,s)", "string",
+    "boolean", "date", "timestamp", "timestamp_ntz", "binary", "array<…>", "map<…>", "struct<…>",
+)  # fmt: skip
+
+
+def read_type(parser: Parser, *stops: str) -> str:
+    """Read a type, up to a comma or one of these words."""
+    start = parser.offset
+    span = parser.upto(",", *stops)
+    text = parser.cut(span)
+    # A comma may also be inside of < >.
+    while text.count("<") > text.count(">") and parser.word() == ",":
+        parser.expect(",")
+        span = Span(start=start, end=parser.upto(",", *stops).end)
+        text = parser.cut(span)
+    if not text:
+        raise parser.fail("the column's type is missing", hint=f"types: {', '.join(KINDS)}")
+    try:
+        parse_type(text)
+    except InvalidError as error:
+        hint = f"types: {', '.join(KINDS)}"
+        raise parser.refuse(span, f"{text} is not a type", hint=hint) from error
+    return text
+
 
 _AFTER_A_TYPE = (
     "NOT",
@@ -122,7 +149,7 @@ def _exists(lake: Lake, name: str) -> bool:
     return True
 
 
-def read_create(parser: Parser) -> CreateTable:
+def read_create_table(parser: Parser) -> CreateTable:
     """After CREATE TABLE."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
     name = parser.object_name("the table")
@@ -200,7 +227,7 @@ def _column(parser: Parser) -> tuple[str, str, bool]:
     return name, kind, is_key
 
 
-def read_drop(parser: Parser) -> DropTable:
+def read_drop_table(parser: Parser) -> DropTable:
     """After DROP TABLE."""
     lenient = parser.accept("IF", "EXISTS")
     name = parser.object_name("the table")
@@ -211,3 +238,110 @@ def read_describe(parser: Parser) -> Describe:
     """After DESCRIBE."""
     parser.accept("TABLE")
     return Describe(name=parser.object_name("the table or view"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alter:
+    """`ALTER TABLE name …`."""
+
+    name: str
+    what: str  # for the message
+    changes: tuple[Callable[[Table], Any], ...]
+
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        with lake.transaction() as txn:
+            for change in self.changes:
+                change(txn.table(self.name))
+        return done(lake, f"{self.name}: {self.what}", snapshot=txn.snapshot)
+
+
+def read_alter(parser: Parser) -> Alter:
+    """After ALTER TABLE."""
+    name = parser.object_name("the table")
+    if parser.accept("ADD"):
+        return _add(parser, name)
+    if parser.accept("DROP"):
+        parser.expect("COLUMN")
+        column = parser.name("the column")
+        change = _call("drop_column", column)
+        return Alter(name=name, what=f"column {column} dropped", changes=(change,))
+    if parser.accept("RENAME", "COLUMN"):
+        old = parser.name("the column")
+        parser.expect("TO")
+        new = parser.name("the column")
+        change = _call("rename_column", old, new)
+        return Alter(name=name, what=f"column {old} is {new} now", changes=(change,))
+    if parser.accept("ALTER", "COLUMN"):
+        column = parser.name("the column")
+        parser.expect("TYPE")
+        kind = read_type(parser)
+        change = _call("widen_column", column, kind)
+        return Alter(name=name, what=f"column {column} is {kind} now", changes=(change,))
+    if parser.word() == "RENAME":
+        raise parser.fail(hint="a table keeps its name: create another and INSERT INTO it")
+    raise parser.fail()
+
+
+def _add(parser: Parser, name: str) -> Alter:
+    several = parser.accept("COLUMNS")
+    if not several:
+        parser.expect("COLUMN")
+    bracket = parser.accept("(") if several else False
+    changes, added = [], []
+    while True:
+        column = parser.name("the column")
+        kind = read_type(parser, "NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER")
+        if parser.word() in ("NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER"):
+            raise parser.fail(hint="a new column is the last one, and NULL in the rows that exist")
+        changes.append(_call("add_column", column, kind))
+        added.append(column)
+        if not several or not parser.accept(","):
+            break
+    if bracket:
+        parser.expect(")")
+    what = f"column {added[0]} added" if len(added) == 1 else f"columns {', '.join(added)} added"
+    return Alter(name=name, what=what, changes=tuple(changes))
+
+
+def _call(method: str, *args: str) -> Callable[[Table], Any]:
+    return lambda table: getattr(table, method)(*args)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateSchema:
+    """`CREATE SCHEMA [IF NOT EXISTS] name`."""
+
+    name: str
+    if_not_exists: bool
+
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_not_exists and fold(self.name) in map(fold, lake.schemas()):
+            return done(lake, f"the schema {self.name} exists already")
+        snapshot = lake.create_schema(self.name)
+        return done(lake, f"schema {self.name} created", snapshot=snapshot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropSchema:
+    """`DROP SCHEMA [IF EXISTS] name`."""
+
+    name: str
+    if_exists: bool
+
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if self.if_exists and fold(self.name) not in map(fold, lake.schemas()):
+            return done(lake, f"there is no schema {self.name}")
+        snapshot = lake.drop_schema(self.name)
+        return done(lake, f"schema {self.name} dropped", snapshot=snapshot)
+
+
+def read_create_schema(parser: Parser) -> CreateSchema:
+    """After CREATE SCHEMA."""
+    lenient = parser.accept("IF", "NOT", "EXISTS")
+    return CreateSchema(name=parser.name("the schema"), if_not_exists=lenient)
+
+
+def read_drop_schema(parser: Parser) -> DropSchema:
+    """After DROP SCHEMA."""
+    lenient = parser.accept("IF", "EXISTS")
+    return DropSchema(name=parser.name("the schema"), if_exists=lenient)

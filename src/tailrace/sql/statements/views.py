@@ -1,4 +1,4 @@
-"""Statements about materialized views."""
+"""Statements about materialized views, and about the jobs that keep them and others fresh."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.sql.diagnostics import Span
-from tailrace.sql.fixes import in_sql
+from tailrace.sql.diagnostics import SourceText, Span, in_sql
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, done, listed
 from tailrace.sql.searches import calls_of
-from tailrace.sql.source_text import SourceText
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.names import fold
 from tailrace.views.consumer import POLICIES
+from tailrace.views.jobs import VIEW
 from tailrace.views.refresh.planner import Explanation
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
+
 
 _OPTIONS = ("trigger", "interval", "policy", "priority")
 
@@ -169,3 +169,44 @@ def read_refresh(parser: Parser) -> RefreshView:
 def read_verify(parser: Parser) -> VerifyView:
     """After VERIFY MATERIALIZED VIEW."""
     return VerifyView(name=parser.object_name("the view"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeJob:
+    """`PAUSE | RESUME | CANCEL JOB view`, or `… JOB name ON table`."""
+
+    verb: str
+    table: str
+    name: str
+
+    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
+        change = getattr(lake.jobs, self.verb)
+        if self.name == VIEW:
+            lake.view(self.table)  # its error is clearer
+        change(self.table, self.name)
+        state = lake.jobs.status(self.table, self.name).state
+        job = self.table if self.name == VIEW else f"{self.name} on {self.table}"
+        return done(lake, f"the job of {job} is {state}")
+
+
+def _read(parser: Parser, verb: str) -> ChangeJob:
+    first = parser.object_name("the view, or of the job")
+    name = parser.last_name
+    if parser.accept("ON"):
+        return ChangeJob(verb=verb, table=parser.object_name("the table"), name=name)
+    return ChangeJob(verb=verb, table=first, name=VIEW)
+
+
+def read_pause(parser: Parser) -> ChangeJob:
+    """After PAUSE JOB."""
+    return _read(parser, "pause")
+
+
+def read_resume(parser: Parser) -> ChangeJob:
+    """After RESUME JOB."""
+    return _read(parser, "resume")
+
+
+def read_cancel(parser: Parser) -> ChangeJob:
+    """After CANCEL JOB."""
+    return _read(parser, "cancel")

@@ -1,13 +1,14 @@
-"""What the demo shows fits a terminal."""
+"""What the demo shows fits a terminal, and what it says depends on what happened."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console, ConsoleDimensions
 
-from tailrace.demo import derived, searches, tables
+from tailrace.demo import derived, display, searches
 from tailrace.demo.freshness import Line, Picture
 from tailrace.demo.writer import Commit
 
@@ -53,13 +54,31 @@ def test_the_live_table_fits_the_terminal(width: int) -> None:
     )
     output = io.StringIO()
     console = Console(file=output, width=width, force_terminal=False)
-    console.print(tables.live(picture, 10, 60, ConsoleDimensions(width, 24)))
+    console.print(display.live(picture, 10, 60, ConsoleDimensions(width, 24)))
     shown = [line.rstrip() for line in output.getvalue().splitlines()]
     assert max(map(len, shown)) <= width
     assert len(shown) <= 22
     for one in derived.ALL:
-        (line,) = [line for line in shown if line.startswith(f"{tables.short(one.name)} ")]
+        (line,) = [line for line in shown if line.startswith(f"{display.short(one.name)} ")]
         assert "12 commits, 10.5 s" in line
         assert line.split()[-3:] == ["1,234", "ms", "120"]
     assert any(line.startswith("review_text: sturdy, 1,000 found at 1234: Stur") for line in shown)
     assert any(line.startswith("look_alikes: like Oak bench, of 20,000") for line in shown)
+
+
+def test_tables_are_counted_in_words() -> None:
+    counts = {"shop.orders": 50_000, "shop.order_lines": 150_000}
+    assert display.counted(counts) == "50,000 orders, 150,000 order lines"
+
+
+def test_what_to_try_next_names_the_lake() -> None:
+    kept = display.commands(Path("/tmp/my shop"))
+    assert kept[0] == "tailrace status --lake '/tmp/my shop'"
+    assert kept[-1].startswith("tailrace demo --keep '/tmp/my shop'")
+    assert display.commands(None)[0] == "tailrace demo --keep shop.lake"  # there is none yet
+
+
+def test_searches_are_summed_up() -> None:
+    assert display.searched([], None) == "Nothing was searched for in the live part."
+    assert display.searched([1, 2], 0.0123).startswith("2 searches in the live part")
+    assert "12 ms" in display.searched([1, 2], 0.0123)

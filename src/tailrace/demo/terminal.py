@@ -1,19 +1,116 @@
-"""Where the demo shows itself: a terminal that is redrawn, or plain lines one after the other."""
+"""The demo and its terminal: what it shows there, what it keeps away from there, and Ctrl-C.
+
+Spark and its workers write to file descriptor 2 itself, so that is redirected: into a file without
+a name, whose contents are kept if something goes wrong. Python's own `sys.stderr` goes there
+meanwhile, too. Ctrl-C ends the live part; anywhere else it ends the demo at once, which means that
+nothing is waited for. That is safe at any moment: what has not been committed was never there, and
+whoever opens the lake next goes on.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import IO
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import IO, Any, Protocol, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from tailrace.demo import tables
+from tailrace.cli.spark import stderr_aside
+from tailrace.demo import display
 from tailrace.demo.freshness import Picture
+from tailrace.errors import InvalidError
+
+
+class Closable(Protocol):
+    """Something to close in the end."""
+
+    def close(self) -> None:
+        """Wait for what runs, and leave."""
+
+
+C = TypeVar("C", bound=Closable)
+
+
+@contextmanager
+def closing(thing: C) -> Iterator[C]:
+    """Close at the end or at an error, but not at Ctrl-C, which waits for nothing."""
+    try:
+        yield thing
+    except Exception:
+        thing.close()
+        raise
+    else:
+        thing.close()
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does."""
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _handling(signal.SIGTERM, on_signal):
+        yield
+
+
+@contextmanager
+def first_only_sets(event: threading.Event) -> Iterator[None]:
+    """Let the first Ctrl-C set an event; a second one interrupts as usual."""
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        event.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    with _handling(signal.SIGINT, on_signal):
+        yield
+
+
+@contextmanager
+def _handling(number: signal.Signals, handler: Any) -> Iterator[None]:
+    old: Any = None
+    with suppress(ValueError):  # only the main thread may
+        old = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        if old is not None:
+            signal.signal(number, old)
+
+
+@contextmanager
+def quietly() -> Iterator[IO[str]]:
+    """Redirect standard error; yields the real one, for messages."""
+    with stderr_aside() as (aside, real):
+        try:
+            yield real
+        except InvalidError:
+            raise  # the message says it all
+        except Exception:
+            _keep(aside, real)
+            raise
+
+
+def _keep(aside: IO[bytes], real: IO[str]) -> None:
+    sys.stderr.flush()
+    aside.seek(0)
+    said = aside.read()
+    if said.strip():
+        with tempfile.NamedTemporaryFile(
+            prefix="tailrace-demo-", suffix=".log", delete=False
+        ) as kept:
+            kept.write(said)
+        print(f"What Spark and its workers said is in {kept.name}", file=real, flush=True)
+
 
 _PLAIN_WIDTH = 120
 _PLAIN_PAUSE = 5.0  # seconds between two lines of progress
@@ -86,7 +183,7 @@ class Screen:
 
             def draw(picture: Picture, passed: float) -> None:
                 size = self._console.size
-                live.update(tables.live(picture, passed, seconds, size), refresh=True)
+                live.update(display.live(picture, passed, seconds, size), refresh=True)
 
             yield draw
 
@@ -98,7 +195,7 @@ class Screen:
             nonlocal due
             if passed >= due:
                 due += pause
-                line = tables.progress_line(picture, passed, seconds)
+                line = display.progress_line(picture, passed, seconds)
                 self._console.print(Text(line), soft_wrap=True)  # one line each, however long
 
         return draw

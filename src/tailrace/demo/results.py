@@ -1,0 +1,223 @@
+"""What came of it: everything derived is compared with a recompute, and so is what it took.
+
+A recompute is what one does without views: the query in plain Spark SQL, its rows written as
+Parquet. It reads the shop as it was when the live part began, in few large files: that is the best
+case for it. An index is built anew from all rows that its table has now. Each runs once to warm
+up, and once to be counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from tailrace.demo.derived import ALL, VIEWS, Derived, Replica, SearchIndex
+from tailrace.demo.freshness import Refreshes, rows_of
+from tailrace.demo.searches import ASKED, Search, compare, search
+from tailrace.demo.shop import SCHEMA, TABLES
+from tailrace.demo.writer import Commit
+
+if TYPE_CHECKING:
+    from tailrace.lake import Lake
+
+
+# Most of a small comparison is planning: two at a time keep two cores busy.
+_AT_ONCE = 2
+# Searches of the live part that are checked, for each index: each looks at every row.
+_SEARCHES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What came of one comparison."""
+
+    name: str
+    watermark: int
+    rows: int
+    missing: int
+    extra: int
+    details: str = ""  # what differs, if anything does
+    searches: int = 0  # that were compared
+
+    @property
+    def ok(self) -> bool:
+        return not self.details
+
+
+def check_all(lake: Lake, searches: Sequence[Search] = ()) -> list[Check]:
+    """Check each derived object; a difference is in the result, not raised.
+
+    `searches` were made earlier: some of them are checked, too, each at its own snapshot.
+    """
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tailrace-check")
+    try:
+        return list(pool.map(lambda derived: _check(lake, derived, searches), ALL))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for Spark
+
+
+def _check(lake: Lake, derived: Derived, searches: Sequence[Search]) -> Check:
+    if isinstance(derived, SearchIndex):
+        return _check_index(lake, derived, searches)
+    if isinstance(derived, Replica):
+        return _check_replica(lake, derived)
+    report = lake.view(derived.name).verify()
+    return Check(
+        name=derived.name,
+        watermark=report.watermark,
+        rows=report.rows,
+        missing=report.missing,
+        extra=report.extra,
+        details="" if report.ok else str(report),
+    )
+
+
+def _check_replica(lake: Lake, replica: Replica) -> Check:
+    """The copy's rows against its source's, at the snapshot that the copy reflects."""
+    watermark = lake.jobs.status(*replica.job).watermark
+    assert watermark is not None  # it is fresh
+    wanted = lake.table(replica.source).to_df(at=watermark).where(replica.where)
+    copied = lake.table(replica.name).to_df()
+    missing, extra = wanted.exceptAll(copied).count(), copied.exceptAll(wanted).count()
+    return Check(
+        name=replica.name,
+        watermark=watermark,
+        rows=rows_of(lake, replica).num_rows,
+        missing=missing,
+        extra=extra,
+        details=f"{missing} rows missing, {extra} too many" if missing or extra else "",
+    )
+
+
+def _check_index(lake: Lake, index: SearchIndex, searches: Sequence[Search]) -> Check:
+    """What it finds now, and found in the live part, against a look at every row."""
+    own = [one for one in searches if one.index is index]
+    some = own[:: max(1, -(-len(own) // _SEARCHES))]
+    newest = [search(lake, index, asked) for asked in ASKED[index]]
+    missing, extra = 0, 0
+    wrong = []
+    for one in (*newest, *some):
+        lacks, has = compare(lake, one)
+        missing, extra = missing + lacks, extra + has
+        if lacks or has:
+            wrong.append(f"{one.asked} at {one.snapshot}: {lacks} missing, {has} too many")
+    return Check(
+        name=index.name,
+        watermark=newest[-1].snapshot,
+        rows=newest[-1].rows,
+        missing=missing,
+        extra=extra,
+        details="; ".join(wrong[:3]),
+        searches=len(newest) + len(some),
+    )
+
+
+_PREFIX = "tailrace_demo_"  # of the temporary views' names
+
+
+def recompute_seconds(lake: Lake, *, at: int) -> dict[str, float]:
+    """How long one recompute of each derived object takes, at a snapshot."""
+    spark = lake.spark
+    for table in TABLES:
+        lake.table(table).to_df(at=at).createOrReplaceTempView(_named(table))
+    for view in VIEWS:  # a view that others read is a query here: nothing of it is stored
+        spark.sql(_named(view.query)).createOrReplaceTempView(_named(view.name))
+    try:
+        with TemporaryDirectory(prefix="tailrace-demo-") as directory:
+            return {derived.name: _measured(lake, derived, Path(directory)) for derived in ALL}
+    finally:
+        for name in (*TABLES, *(view.name for view in VIEWS)):
+            spark.catalog.dropTempView(_named(name))
+
+
+def _measured(lake: Lake, derived: Derived, directory: Path) -> float:
+    seconds = 0.0
+    for turn in range(2):
+        began = time.monotonic()
+        if isinstance(derived, SearchIndex):
+            lake.index(*derived.job).rebuild()
+        else:
+            rows = lake.spark.sql(_named(derived.query))
+            rows.write.parquet(str(directory / f"{derived.name}-{turn}"))
+        seconds = time.monotonic() - began
+    return seconds
+
+
+def _named(text: str) -> str:
+    """A query of ours, or a name, with what it reads named as here."""
+    return text.replace(f"{SCHEMA}.", _PREFIX)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What is known of one derived object at the end."""
+
+    derived: Derived
+    check: Check
+    refreshes: Refreshes
+    recompute_seconds: float  # once
+    search_seconds: float | None = None  # of an index: what a search took in the live part
+
+    @property
+    def recompute_every_time(self) -> float:
+        """What recomputing instead of each refresh would have taken."""
+        return self.refreshes.count * self.recompute_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        done = self.refreshes
+        searched: dict[str, Any] = {}
+        if self.check.searches:
+            searched["searches_checked"] = self.check.searches
+        if self.search_seconds is not None:
+            searched["search_seconds"] = round(self.search_seconds, 4)
+        return {
+            "name": self.derived.name,
+            "what": self.derived.what,
+            "rows": self.check.rows,
+            "watermark": self.check.watermark,
+            "ok": self.check.ok,
+            "missing": self.check.missing,
+            "extra": self.check.extra,
+            "refreshes": done.count,
+            "refresh_seconds": round(done.seconds, 3),
+            "strategies": done.strategies,
+            "delay_seconds": None if done.delay is None else round(done.delay, 3),
+            "longest_delay_seconds": (
+                None if done.longest_delay is None else round(done.longest_delay, 3)
+            ),
+            "recompute_seconds": round(self.recompute_seconds, 3),
+            "recompute_every_time_seconds": round(self.recompute_every_time, 3),
+            **searched,
+        }
+
+
+def document(
+    *,
+    results: Sequence[Result],
+    commits: Sequence[Commit],
+    lake: str | None,
+    is_new: bool,
+    rows: dict[str, int],
+    began_at: int,
+    live_seconds: float,
+    seconds: float,
+) -> dict[str, Any]:
+    """All of it, as one document."""
+    return {
+        "ok": all(result.check.ok for result in results),
+        "lake": lake,  # None if it was temporary
+        "is_new": is_new,
+        "began_at_snapshot": began_at,
+        "rows": rows,
+        "live_seconds": round(live_seconds, 1),
+        "seconds": round(seconds, 1),
+        "commits": {"count": len(commits), **Counter(commit.kind for commit in commits)},
+        "derived": [result.to_dict() for result in results],
+    }
