@@ -8,8 +8,9 @@ parts of those that it knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -17,7 +18,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.errors import InvalidError
 from tailrace.spark_sql import grammar
 from tailrace.sql.diagnostics import Span, did_you_mean, error_at
-from tailrace.store.names import quoted_name
+from tailrace.store.names import fold, quoted_name
+
+T = TypeVar("T")
 
 # What opens a text or a name, and the message if it never closes.
 _QUOTES = {"'": "this text has no end", '"': "this text has no end", "`": "this name has no end"}
@@ -199,16 +202,23 @@ class Parser:
         self._move(1)
         return token
 
+    def each(self, read: Callable[[], T]) -> list[T]:
+        """What `read` reads: once, and again after each comma."""
+        items = [read()]
+        while self.accept(","):
+            items.append(read())
+        return items
+
+    def column(self, what: str = "a column") -> tuple[str, Span]:
+        """The name of a column, and its place."""
+        start = self.offset
+        name = self.name(what)
+        return name, Span(start=start, end=self.last_end)
+
     def columns(self) -> list[tuple[str, Span]]:
         """`(column, …)`, each with its place."""
         self.expect("(")
-        columns = []
-        while True:
-            start = self.offset
-            name = self.name("a column")
-            columns.append((name, Span(start=start, end=self.last_end)))
-            if not self.accept(","):
-                break
+        columns = self.each(self.column)
         self.expect(")")
         return columns
 
@@ -228,10 +238,11 @@ class Parser:
             return int(token.text)
         raise self.fail(f"{what} is expected, as a whole number")
 
-    def upto(self, *stops: str) -> Span:
+    def upto(self, *stops: str, what: str = "") -> Span:
         """The piece before one of these words, a closing parenthesis or the end.
 
-        Words inside of parentheses don't count, nor do those between CASE and END.
+        Words inside of parentheses don't count, nor do those between CASE and END. An empty piece
+        is an error if `what` says what is missing.
         """
         start = end = self.offset
         opened: list[str] = []
@@ -247,6 +258,8 @@ class Parser:
                 opened.pop()
             end = self._tokens[self._place].end + 1
             self._move(1)
+        if what and start == end:
+            raise self.fail(f"{what} is missing")
         return Span(start=start, end=end)
 
     def _is_name(self) -> bool:
@@ -262,10 +275,12 @@ class Parser:
         self.expect(")")
         return span
 
-    def rest(self) -> Span:
-        """Everything that is left."""
+    def rest(self, what: str = "") -> Span:
+        """Everything that is left, which is not nothing if `what` says what is missing then."""
         start = self.offset
         self._move(len(self._tokens) - self._place)
+        if what and start == self.offset:
+            raise self.fail(f"{what} is missing")
         return Span(start=start, end=self.offset)
 
     def cut(self, span: Span) -> str:
@@ -295,6 +310,14 @@ class Parser:
     def refuse(self, span: Span, message: str, *, hint: str = "") -> InvalidError:
         """An error about a piece that has been read."""
         return error_at(self.text, span, message, hint=hint)
+
+    def known_column(self, name: str, span: Span, known: Sequence[str], table: str) -> str:
+        """The column of a table that a name means, in the table's own letters."""
+        for column in known:
+            if fold(column) == fold(name):
+                return column
+        message = f"{table} has no column {name}{did_you_mean(name, known)}"
+        raise self.refuse(span, message, hint=f"its columns: {', '.join(known)}")
 
     def _move(self, count: int) -> None:
         if count:

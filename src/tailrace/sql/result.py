@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tailrace.lake import Lake
 
+# A statement, read and ready to run: on a lake, with the values of its parameters.
+Run: TypeAlias = "Callable[[Lake, Mapping[str, Any]], Result]"
 # As many as Spark takes for a number of rows.
 Rows = Annotated[int, Between(0, 2**31 - 1)]
 

@@ -1,18 +1,17 @@
 """Runs statements, for `lake.sql()` and the command line: the table of them, by their first words.
 
-Each module has functions that read the rest of a statement from a parser into a value with a
-`run(lake, args)`.
+Each module has functions that read the rest of a statement from a parser, and give what runs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, TailraceError
 from tailrace.sql.diagnostics import in_sql
 from tailrace.sql.parser import Parser, Statement, statements
-from tailrace.sql.result import Result
+from tailrace.sql.result import Result, Run
 from tailrace.sql.statements import (
     edits,
     indexes,
@@ -27,15 +26,7 @@ if TYPE_CHECKING:
     from tailrace.lake import Lake
 
 
-class Runnable(Protocol):
-    """A statement, read and ready to run."""
-
-    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result: ...
-
-
-Reader = Callable[[Parser], Runnable]
-
-STATEMENTS: Mapping[str, Reader] = {
+STATEMENTS: Mapping[str, Callable[[Parser], Run]] = {
     "SELECT": queries.read,
     "WITH": queries.read,
     "VALUES": queries.read,
@@ -62,9 +53,9 @@ STATEMENTS: Mapping[str, Reader] = {
     "EXPLAIN": queries.read_explain,
     "DESCRIBE": tables.read_describe,
     "SHOW": queries.read_show,
-    "PAUSE JOB": views.read_pause,
-    "RESUME JOB": views.read_resume,
-    "CANCEL JOB": views.read_cancel,
+    "PAUSE JOB": views.read_job("pause"),
+    "RESUME JOB": views.read_job("resume"),
+    "CANCEL JOB": views.read_job("cancel"),
 }
 # Statements of other databases, and what to write instead.
 ELSEWHERE: Mapping[str, str] = {
@@ -113,23 +104,23 @@ def run(lake: Lake, text: str, args: Mapping[str, Any] | None = None) -> Result:
 
 def run_one(lake: Lake, statement: Statement, args: Mapping[str, Any] | None = None) -> Result:
     """Read a statement, and run it."""
-    statement_read = read(Parser(statement))
+    run_it = read(Parser(statement))
     try:
-        return statement_read.run(lake, args or {})
+        return run_it(lake, args or {})
     except TailraceError as error:
         error.use(in_sql)
         raise
 
 
-def read(parser: Parser) -> Runnable:
+def read(parser: Parser) -> Run:
     """Read the whole statement."""
     for words in sorted(STATEMENTS, key=len, reverse=True):
         if _begins(parser, words):
             if words not in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "("):
                 parser.accept(*words.split(" "))
-            statement = STATEMENTS[words](parser)
+            run_it = STATEMENTS[words](parser)
             parser.end()
-            return statement
+            return run_it
     for words in sorted(ELSEWHERE, key=len, reverse=True):
         if _begins(parser, words):
             raise parser.fail(f"{words} is not a statement of a lake", hint=ELSEWHERE[words])

@@ -8,7 +8,7 @@ Spark, on disk, so that both halves of them are the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,12 @@ from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.spark_sql.types import quote
 from tailrace.sql import query_frame
-from tailrace.sql.diagnostics import SourceText, Span, did_you_mean
+from tailrace.sql.diagnostics import SourceText, Span
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, counted, done
+from tailrace.sql.result import Result, Run, counted, done
 from tailrace.store.files import PositionsByFile
 from tailrace.store.keys import collect_positions
-from tailrace.store.names import fold, split_name
+from tailrace.store.names import split_name
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_scan import to_df
@@ -58,9 +58,13 @@ def change(
     args: Mapping[str, Any],
     *,
     alias: str,
-    source_text: SourceText,
+    text: str,
 ) -> Edited:
-    """Apply the edits that a query over `TARGET`, the table under its alias, gives."""
+    """Apply the edits that a query over `TARGET`, the table under its alias, gives.
+
+    `text` is the user's own, which errors quote.
+    """
+    source_text = SourceText(text=text)
     rows = to_df(lake.runtime, txn.scan(*split_name(name)), places=True)
     own = name if alias == split_name(name)[1] else None
     edits = query_frame.frame_of(
@@ -166,6 +170,9 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
+# --- the statements ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
     """`column = value`."""
@@ -175,135 +182,83 @@ class Assignment:
     value: Span
 
 
-@dataclass(frozen=True, kw_only=True)
-class Update:
+def read_update(parser: Parser) -> Run:
     """`UPDATE table [AS alias] SET column = value, … [WHERE condition]`."""
+    name = parser.object_name("the table")
+    alias = read_alias(parser, "SET") or split_name(name)[1]
+    parser.expect("SET")
+    sets = read_sets(parser, "WHERE")
+    where = _read_where(parser)
 
-    parser: Parser
-    name: str
-    alias: str
-    sets: tuple[Assignment, ...]
-    where: Span | None
-
-    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        cut = self.parser.cut
-        source_text = SourceText(text=self.parser.text)
+    def run(lake: Lake, args: Mapping[str, Any]) -> Result:
         with lake.transaction() as txn:
-            table = txn.info(self.name)
-            values = new_values(self.parser, table, self.sets)
+            table = txn.info(name)
+            values = new_values(parser, table, sets)
             items = ", ".join(
-                f"({cut(values[c.name])}) AS {quote(c.name)}"
+                f"({parser.cut(values[c.name])}) AS {quote(c.name)}"
                 if c.name in values
-                else f"{quote(self.alias)}.{quote(c.name)}"
+                else f"{quote(alias)}.{quote(c.name)}"
                 for c in table.columns
             )
-            where = f" WHERE ({cut(self.where)})" if self.where is not None else ""
-            edited = change(
-                lake,
-                txn,
-                self.name,
+            sql = (
                 f"SELECT {FILE}, {POS}, true AS {COMES}, {items} "
-                f"FROM {TARGET} AS {quote(self.alias)}{where}",
-                args,
-                alias=self.alias,
-                source_text=source_text,
+                f"FROM {TARGET} AS {quote(alias)} WHERE ({where})"
             )
-        count = edited.removed
-        message = f"{counted(count, 'row')} updated in {self.name}"
-        return done(lake, message, {"rows": count}, snapshot=txn.snapshot)
+            edited = change(lake, txn, name, sql, args, alias=alias, text=parser.text)
+        message = f"{counted(edited.removed, 'row')} updated in {name}"
+        return done(lake, message, {"rows": edited.removed}, snapshot=txn.snapshot)
+
+    return run
 
 
-def new_values(parser: Parser, table: TableInfo, sets: tuple[Assignment, ...]) -> dict[str, Span]:
+def read_delete(parser: Parser) -> Run:
+    """`DELETE FROM table [AS alias] [WHERE condition]`."""
+    name = parser.object_name("the table")
+    alias = read_alias(parser, "WHERE") or split_name(name)[1]
+    where = _read_where(parser)
+
+    def run(lake: Lake, args: Mapping[str, Any]) -> Result:
+        with lake.transaction() as txn:
+            sql = f"SELECT {FILE}, {POS} FROM {TARGET} AS {quote(alias)} WHERE ({where})"
+            edited = change(lake, txn, name, sql, args, alias=alias, text=parser.text)
+        message = f"{counted(edited.removed, 'row')} deleted from {name}"
+        return done(lake, message, {"rows": edited.removed}, snapshot=txn.snapshot)
+
+    return run
+
+
+def read_alias(parser: Parser, stop: str) -> str | None:
+    """`[AS] alias` before this word, if it is there."""
+    if parser.accept("AS") or parser.word() not in (stop, ""):
+        return parser.name("the alias")
+    return None
+
+
+def _read_where(parser: Parser) -> str:
+    return parser.cut(parser.rest("the condition")) if parser.accept("WHERE") else "true"
+
+
+def read_sets(parser: Parser, *stops: str) -> list[Assignment]:
+    """`column = value, …` up to one of these words."""
+
+    def read_one() -> Assignment:
+        column, place = parser.column("the column")
+        if parser.accept("."):  # alias.column
+            column, place = parser.column("the column")
+        parser.expect("=")
+        value = parser.upto(",", *stops, what="the new value")
+        return Assignment(column=column, place=place, value=value)
+
+    return parser.each(read_one)
+
+
+def new_values(parser: Parser, table: TableInfo, sets: Sequence[Assignment]) -> dict[str, Span]:
     """The new expression of each column that is set."""
-    known = {fold(column.name): column.name for column in table.columns}
+    known = [column.name for column in table.columns]
     values: dict[str, Span] = {}
     for one in sets:
-        name = known.get(fold(one.column))
-        if name is None:
-            near = did_you_mean(one.column, known.values())
-            raise parser.refuse(
-                one.place,
-                f"{table.full_name} has no column {one.column}{near}",
-                hint=f"its columns: {', '.join(known.values())}",
-            )
+        name = parser.known_column(one.column, one.place, known, table.full_name)
         if name in values:
             raise parser.refuse(one.place, f"the column {name} is set twice")
         values[name] = one.value
     return values
-
-
-def read_sets(parser: Parser, *stops: str) -> Iterator[Assignment]:
-    """`column = value, …` up to one of these words."""
-    while True:
-        start = parser.offset
-        column = parser.name("the column")
-        if parser.accept("."):  # alias.column
-            start = parser.offset
-            column = parser.name("the column")
-        place = Span(start=start, end=parser.last_end)
-        parser.expect("=")
-        value = parser.upto(",", *stops)
-        if value.start == value.end:
-            raise parser.fail("the new value is missing")
-        yield Assignment(column=column, place=place, value=value)
-        if not parser.accept(","):
-            return
-
-
-def read_update(parser: Parser) -> Update:
-    """After UPDATE."""
-    name = parser.object_name("the table")
-    alias = split_name(name)[1]
-    if parser.accept("AS") or parser.word() != "SET":
-        if parser.at_end:
-            parser.expect("SET")
-        alias = parser.name("the alias")
-    parser.expect("SET")
-    sets = tuple(read_sets(parser, "WHERE"))
-    where = None
-    if parser.accept("WHERE"):
-        where = parser.rest()
-        if where.start == where.end:
-            raise parser.fail("the condition is missing")
-    return Update(parser=parser, name=name, alias=alias, sets=sets, where=where)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delete:
-    """`DELETE FROM table [AS alias] [WHERE condition]`."""
-
-    parser: Parser
-    name: str
-    alias: str
-    where: Span | None
-
-    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        where = "true" if self.where is None else self.parser.cut(self.where)
-        source_text = SourceText(text=self.parser.text)
-        with lake.transaction() as txn:
-            edited = change(
-                lake,
-                txn,
-                self.name,
-                f"SELECT {FILE}, {POS} FROM {TARGET} AS {quote(self.alias)} WHERE ({where})",
-                args,
-                alias=self.alias,
-                source_text=source_text,
-            )
-        count = edited.removed
-        message = f"{counted(count, 'row')} deleted from {self.name}"
-        return done(lake, message, {"rows": count}, snapshot=txn.snapshot)
-
-
-def read_delete(parser: Parser) -> Delete:
-    """After DELETE FROM."""
-    name = parser.object_name("the table")
-    alias = split_name(name)[1]
-    if parser.accept("AS") or parser.word() not in ("WHERE", ""):
-        alias = parser.name("the alias")
-    where = None
-    if parser.accept("WHERE"):
-        where = parser.rest()
-        if where.start == where.end:
-            raise parser.fail("the condition is missing")
-    return Delete(parser=parser, name=name, alias=alias, where=where)

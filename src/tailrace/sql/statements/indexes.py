@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.definition import KINDS
-from tailrace.sql.diagnostics import Span, did_you_mean
+from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, counted, done
+from tailrace.sql.result import Result, Run, counted, done
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.names import fold
 from tailrace.store.transaction import Transaction
@@ -72,51 +72,7 @@ class CreateIndex:
     def check_columns(self, known: Sequence[str]) -> None:
         """Checked here, where the place of a wrong name is known."""
         for name, place in self.columns:
-            if fold(name) not in map(fold, known):
-                raise self.parser.refuse(
-                    place,
-                    f"{self.table} has no column {name}{did_you_mean(name, known)}",
-                    hint=f"its columns: {', '.join(known)}",
-                )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DropIndex:
-    """`DROP INDEX [IF EXISTS] name ON table`."""
-
-    name: str
-    table: str
-    if_exists: bool
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and not _exists(lake, self.table, self.name):
-            return done(lake, f"there is no index {self.name} on {self.table}")
-        lake.table(self.table)  # its error is clearer
-        lake.drop_index(self.table, self.name)
-        return done(lake, f"index {self.name} on {self.table} dropped")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RefreshIndex:
-    """`REFRESH INDEX name ON table [FULL]`."""
-
-    name: str
-    table: str
-    full: bool
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        lake.table(self.table)
-        index = lake.index(self.table, self.name)
-        index.wait()
-        if self.full:
-            index.rebuild()
-        now = index.status()
-        facts = {"watermark": now.watermark, "rows": now.rows, "segments": now.segments}
-        message = (
-            f"{self.name} on {self.table}: {counted(now.rows, 'row')} in "
-            f"{counted(now.segments, 'segment')}, as of snapshot {now.watermark}"
-        )
-        return done(lake, message, facts)
+            self.parser.known_column(name, place, known, self.table)
 
 
 def _exists(lake: Lake, table: str, name: str) -> bool:
@@ -134,11 +90,11 @@ def _read_name(parser: Parser) -> tuple[str, str]:
     return name, parser.object_name("the table")
 
 
-def read_create(parser: Parser) -> CreateIndex:
+def read_create(parser: Parser) -> Run:
     """After CREATE INDEX."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
     name, table = _read_name(parser)
-    return _read_definition(parser, name, table, lenient=lenient)
+    return _read_definition(parser, name, table, lenient=lenient).run
 
 
 def read_in_table(parser: Parser, table: str) -> CreateIndex:
@@ -161,14 +117,38 @@ def _read_definition(
     )  # fmt: skip
 
 
-def read_drop(parser: Parser) -> DropIndex:
-    """After DROP INDEX."""
+def read_drop(parser: Parser) -> Run:
+    """`DROP INDEX [IF EXISTS] name ON table`."""
     lenient = parser.accept("IF", "EXISTS")
     name, table = _read_name(parser)
-    return DropIndex(name=name, table=table, if_exists=lenient)
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if lenient and not _exists(lake, table, name):
+            return done(lake, f"there is no index {name} on {table}")
+        lake.table(table)  # its error is clearer
+        lake.drop_index(table, name)
+        return done(lake, f"index {name} on {table} dropped")
+
+    return run
 
 
-def read_refresh(parser: Parser) -> RefreshIndex:
-    """After REFRESH INDEX."""
+def read_refresh(parser: Parser) -> Run:
+    """`REFRESH INDEX name ON table [FULL]`."""
     name, table = _read_name(parser)
-    return RefreshIndex(name=name, table=table, full=parser.accept("FULL"))
+    full = parser.accept("FULL")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        lake.table(table)
+        index = lake.index(table, name)
+        index.wait()
+        if full:
+            index.rebuild()
+        now = index.status()
+        facts = {"watermark": now.watermark, "rows": now.rows, "segments": now.segments}
+        message = (
+            f"{name} on {table}: {counted(now.rows, 'row')} in "
+            f"{counted(now.segments, 'segment')}, as of snapshot {now.watermark}"
+        )
+        return done(lake, message, facts)
+
+    return run

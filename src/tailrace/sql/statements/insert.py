@@ -12,12 +12,11 @@ import pyarrow as pa
 from tailrace.errors import InvalidError
 from tailrace.spark_sql.types import spark_type
 from tailrace.sql import query_frame
-from tailrace.sql.diagnostics import SourceText, Span, did_you_mean
+from tailrace.sql.diagnostics import SourceText, Span
 from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, counted, done
+from tailrace.sql.result import Result, Run, counted, done
 from tailrace.sql.statements.edits import fitted
-from tailrace.store.names import fold
 from tailrace.store.schema import Column, TableInfo
 
 if TYPE_CHECKING:
@@ -57,19 +56,13 @@ class Insert:
     def _targets(self, table: TableInfo) -> list[Column]:
         if not self.columns:
             return list(table.columns)
-        known = {fold(column.name): column for column in table.columns}
+        known = [column.name for column in table.columns]
         targets: list[Column] = []
         for name, span in self.columns:
-            if fold(name) not in known:
-                near = did_you_mean(name, [column.name for column in table.columns])
-                raise self.parser.refuse(
-                    span,
-                    f"{table.full_name} has no column {name}{near}",
-                    hint=f"its columns: {', '.join(column.name for column in table.columns)}",
-                )
-            if known[fold(name)] in targets:
+            column = table.column(self.parser.known_column(name, span, known, table.full_name))
+            if column in targets:
                 raise self.parser.refuse(span, f"the column {name} is there twice")
-            targets.append(known[fold(name)])
+            targets.append(column)
         return targets
 
     def _check_count(self, table: TableInfo, into: Sequence[Column], count: int) -> None:
@@ -127,7 +120,7 @@ def _of_kind(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def read(parser: Parser) -> Insert:
+def read(parser: Parser) -> Run:
     """After INSERT INTO."""
     parser.accept("TABLE")
     name = parser.object_name("the table")
@@ -138,4 +131,4 @@ def read(parser: Parser) -> Insert:
         for word in ("VALUES", "SELECT", "WITH"):
             parser.accept(word)
         raise parser.fail()
-    return Insert(parser=parser, name=name, columns=tuple(columns), query=parser.rest())
+    return Insert(parser=parser, name=name, columns=tuple(columns), query=parser.rest()).run

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.spark_sql.functions import NONDETERMINISTIC
 from tailrace.spark_sql.types import quote
-from tailrace.sql.diagnostics import SourceText, Span
+from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, done
+from tailrace.sql.result import Result, Run, done
 from tailrace.sql.statements.edits import (
     COMES,
     TARGET,
     Assignment,
     change,
     new_values,
+    read_alias,
     read_sets,
 )
 from tailrace.store.names import split_name
@@ -39,9 +40,7 @@ class Clause:
     when: str  # which rows: _MATCHED, _BY_TARGET or _BY_SOURCE
     condition: Span | None
     action: str  # UPDATE, DELETE or INSERT
-    sets: tuple[
-        Assignment, ...
-    ] = ()  # none: all columns, from those of the source with the same names
+    sets: Sequence[Assignment] = ()  # none: all columns, from the source's of the same names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +56,11 @@ class Merge:
     clauses: tuple[Clause, ...]
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        source_text = SourceText(text=self.parser.text)
         with lake.transaction() as txn:
             table = txn.info(self.name)
+            sql = self._sql(table)
             edited = change(
-                lake,
-                txn,
-                self.name,
-                self._sql(table),
-                args,
-                alias=self.alias,
-                source_text=source_text,
+                lake, txn, self.name, sql, args, alias=self.alias, text=self.parser.text
             )
         message = f"{self.name}: {edited.removed:,} rows went, {edited.added:,} rows came"
         facts = {"removed": edited.removed, "added": edited.added}
@@ -143,16 +136,14 @@ class Merge:
         }
 
 
-def read(parser: Parser) -> Merge:
+def read(parser: Parser) -> Run:
     """After MERGE INTO."""
     name = parser.object_name("the table")
-    alias = _alias(parser, "USING") or split_name(name)[1]
+    alias = read_alias(parser, "USING") or split_name(name)[1]
     parser.expect("USING")
     source, source_alias = _source(parser)
     parser.expect("ON")
-    on = parser.upto("WHEN")
-    if on.start == on.end:
-        raise parser.fail("the condition is missing")
+    on = parser.upto("WHEN", what="the condition")
     clauses = []
     while not parser.at_end:
         clauses.append(_clause(parser))
@@ -161,13 +152,7 @@ def read(parser: Parser) -> Merge:
     return Merge(
         parser=parser, name=name, alias=alias, source=source, source_alias=source_alias, on=on,
         clauses=tuple(clauses),
-    )  # fmt: skip
-
-
-def _alias(parser: Parser, stop: str) -> str | None:
-    if parser.accept("AS") or parser.word() not in (stop, ""):
-        return parser.name("the alias")
-    return None
+    ).run  # fmt: skip
 
 
 def _source(parser: Parser) -> tuple[str, str]:
@@ -180,7 +165,7 @@ def _source(parser: Parser) -> tuple[str, str]:
     else:
         own = split_name(parser.object_name("the source"))[1]
         text = parser.cut(Span(start=start, end=parser.last_end))
-    alias = _alias(parser, "ON") or own
+    alias = read_alias(parser, "ON") or own
     if alias is None:
         raise parser.fail("the source needs a name", hint="write USING (SELECT …) AS source ON …")
     return text, alias
@@ -205,17 +190,15 @@ def _clause(parser: Parser) -> Clause:
     if parser.one_of(("UPDATE", "DELETE")) == "DELETE":
         return Clause(when=when, condition=condition, action="DELETE")
     parser.expect("SET")
-    sets: tuple[Assignment, ...] = ()
+    sets: Sequence[Assignment] = ()
     if when == _BY_SOURCE or not parser.accept("*"):
-        sets = tuple(read_sets(parser, "WHEN"))
+        sets = read_sets(parser, "WHEN")
     return Clause(when=when, condition=condition, action="UPDATE", sets=sets)
 
 
 def _condition(parser: Parser) -> Span:
     """A clause's condition. It is evaluated more than once a row, so it must not be random."""
-    span = parser.upto("THEN")
-    if span.start == span.end:
-        raise parser.fail("the condition is missing")
+    span = parser.upto("THEN", what="the condition")
     random = _RANDOM.search(parser.cut(span))
     if random is not None:
         place = Span(start=span.start + random.start(), end=span.start + random.end() - 1)
@@ -229,13 +212,7 @@ def _inserted(parser: Parser) -> tuple[Assignment, ...]:
         return ()
     columns = parser.columns()
     parser.expect("VALUES", "(")
-    values = []
-    while True:
-        values.append(parser.upto(","))
-        if values[-1].start == values[-1].end:
-            raise parser.fail("a value is missing")
-        if not parser.accept(","):
-            break
+    values = parser.each(lambda: parser.upto(",", what="a value"))
     if len(values) != len(columns):
         raise parser.fail(f"{len(values)} values are given for {len(columns)} columns")
     parser.expect(")")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,27 +14,37 @@ from tailrace.sql import query_frame
 from tailrace.sql.diagnostics import SourceText
 from tailrace.sql.listings import listing
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, arrow_types, listed
-from tailrace.sql.statements.views import CreateView, read_create
-from tailrace.views.refresh.planner import Explanation
+from tailrace.sql.result import Result, Run, arrow_types, listed
+from tailrace.sql.statements.views import read_definition
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from tailrace.lake import Lake
+    from tailrace.views.refresh.planner import Explanation
+
+_LISTED = ("TABLES", "VIEWS", "INDEXES", "JOBS", "ITERATIONS", "SNAPSHOTS", "SCHEMAS")
+_LIMIT, _MOST = 100, 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A query."""
+    """A query, which Spark runs."""
 
     sql: str
     source_text: SourceText
 
+    def frame(self, lake: Lake, args: Mapping[str, Any]) -> DataFrame:
+        """Its DataFrame."""
+        return query_frame.frame_of(lake, self.sql, args, source_text=self.source_text)
+
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        frame = query_frame.frame_of(lake, self.sql, args, source_text=self.source_text)
+        """Its rows, which stay with Spark."""
+        frame = self.frame(lake, args)
         return Result(spark=lambda: lake.spark, frame=frame, source_text=self.source_text)
 
 
-def read(parser: Parser) -> Query:
+def read_query(parser: Parser) -> Query:
     """Read everything that is left."""
     if parser.accept("TABLE"):  # which sqlglot does not know
         return Query(
@@ -43,43 +55,33 @@ def read(parser: Parser) -> Query:
     return Query(sql=parser.cut(span), source_text=SourceText(text=parser.text, offset=span.start))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainView:
-    """`EXPLAIN MATERIALIZED VIEW name`."""
-
-    name: str
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        return _explained(lake, lake.view(self.name).explain())
+def read(parser: Parser) -> Run:
+    """`SELECT …`, `WITH …`, `VALUES …`, `FROM …`, `TABLE name`."""
+    return read_query(parser).run
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainCreate:
-    """`EXPLAIN CREATE MATERIALIZED VIEW …`."""
+def read_explain(parser: Parser) -> Run:
+    """`EXPLAIN [CREATE] MATERIALIZED VIEW …`, or `EXPLAIN SELECT …`."""
+    if parser.accept("MATERIALIZED", "VIEW"):
+        name = parser.object_name("the view")
+        return lambda lake, _args: _explained(lake, lake.view(name).explain())
+    if parser.accept("CREATE", "MATERIALIZED", "VIEW"):
+        create = read_definition(parser)
+        return lambda lake, _args: _explained(lake, create.explain(lake))
+    if parser.word() not in ("SELECT", "WITH", "FROM", "VALUES", "("):
+        parser.accept("SELECT")
+        raise parser.fail()
+    query = read_query(parser)
 
-    create: CreateView
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        return _explained(lake, self.create.explain(lake))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplainQuery:
-    """`EXPLAIN SELECT …`."""
-
-    query: Query
-
-    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        frame = query_frame.frame_of(lake, self.query.sql, args, source_text=self.query.source_text)
-        text = _plan(frame)
+    def run(lake: Lake, args: Mapping[str, Any]) -> Result:
+        text = _plan(query.frame(lake, args))
         return listed(lake, [{"plan": text}], {"plan": pa.string()}, text=text)
 
+    return run
 
-def _plan(frame: Any) -> str:
+
+def _plan(frame: DataFrame) -> str:
     """The text that `DataFrame.explain` prints, on every kind of session."""
-    import contextlib
-    import io
-
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         frame.explain("formatted")
@@ -91,39 +93,15 @@ def _explained(lake: Lake, explanation: Explanation) -> Result:
     return listed(lake, [{"explanation": text}], {"explanation": pa.string()}, text=text)
 
 
-def read_explain(parser: Parser) -> ExplainView | ExplainCreate | ExplainQuery:
-    """After EXPLAIN."""
-    if parser.accept("MATERIALIZED", "VIEW"):
-        return ExplainView(name=parser.object_name("the view"))
-    if parser.accept("CREATE", "MATERIALIZED", "VIEW"):
-        return ExplainCreate(create=read_create(parser))
-    if parser.word() in ("SELECT", "WITH", "FROM", "VALUES", "("):
-        return ExplainQuery(query=read(parser))
-    parser.accept("SELECT")
-    raise parser.fail()
+def read_show(parser: Parser) -> Run:
+    """`SHOW TABLES | VIEWS | … [LIMIT n]`. The catalog answers it, without Spark."""
+    name = parser.one_of(_LISTED).lower()
+    limit = _LIMIT if name in ("jobs", "iterations", "snapshots") else None
+    if parser.accept("LIMIT"):
+        limit = min(parser.integer("how many"), _MOST)
 
-
-WHAT = ("TABLES", "VIEWS", "INDEXES", "JOBS", "ITERATIONS", "SNAPSHOTS", "SCHEMAS")
-_LIMIT, _MOST = 100, 1_000_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Show:
-    """`SHOW TABLES | VIEWS | INDEXES | JOBS | ITERATIONS | SNAPSHOTS | SCHEMAS [LIMIT n]`."""
-
-    what: str
-    limit: int | None
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        name = self.what.lower()
-        many = name in ("jobs", "iterations", "snapshots")
-        limit = _LIMIT if self.limit is None and many else self.limit
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
         shown = listing(lake.runtime, name, limit=limit)
         return listed(lake, shown.rows, arrow_types(shown.columns))
 
-
-def read_show(parser: Parser) -> Show:
-    """After SHOW."""
-    what = parser.one_of(WHAT)
-    limit = min(parser.integer("how many"), _MOST) if parser.accept("LIMIT") else None
-    return Show(what=what, limit=limit)
+    return run

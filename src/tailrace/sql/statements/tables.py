@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql.types import parse_type, spark_type
-from tailrace.sql import query_frame
 from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, done, listed
+from tailrace.sql.result import Result, Run, done, listed
 from tailrace.sql.statements.indexes import CreateIndex, read_in_table
-from tailrace.sql.statements.queries import Query
-from tailrace.sql.statements.queries import read as read_query
+from tailrace.sql.statements.queries import Query, read_query
 from tailrace.store.names import fold
 from tailrace.store.table import Table
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
 
-
-KINDS = (
+_KINDS = (
     "bigint", "int", "smallint", "tinyint", "double", "float", "decimal(p,s)", "string",
     "boolean", "date", "timestamp", "timestamp_ntz", "binary", "array<…>", "map<…>", "struct<…>",
 )  # fmt: skip
+_AFTER_A_TYPE = (
+    "NOT", "NULL", "PRIMARY", "COMMENT", "DEFAULT", "GENERATED", "REFERENCES", "UNIQUE",
+)  # fmt: skip
 
 
-def read_type(parser: Parser, *stops: str) -> str:
+def _read_type(parser: Parser, *stops: str) -> str:
     """Read a type, up to a comma or one of these words."""
     start = parser.offset
     span = parser.upto(",", *stops)
@@ -41,25 +42,13 @@ def read_type(parser: Parser, *stops: str) -> str:
         span = Span(start=start, end=parser.upto(",", *stops).end)
         text = parser.cut(span)
     if not text:
-        raise parser.fail("the column's type is missing", hint=f"types: {', '.join(KINDS)}")
+        raise parser.fail("the column's type is missing", hint=f"types: {', '.join(_KINDS)}")
     try:
         parse_type(text)
     except InvalidError as error:
-        hint = f"types: {', '.join(KINDS)}"
+        hint = f"types: {', '.join(_KINDS)}"
         raise parser.refuse(span, f"{text} is not a type", hint=hint) from error
     return text
-
-
-_AFTER_A_TYPE = (
-    "NOT",
-    "NULL",
-    "PRIMARY",
-    "COMMENT",
-    "DEFAULT",
-    "GENERATED",
-    "REFERENCES",
-    "UNIQUE",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +72,7 @@ class CreateTable:
             columns: Any = dict(self.columns)
             frame = None
             if self.query is not None:
-                frame = query_frame.frame_of(
-                    lake, self.query.sql, args, source_text=self.query.source_text
-                )
+                frame = self.query.frame(lake, args)
                 columns = frame.schema
             table = txn.create_table(self.name, columns, primary_key=self.key)
             for index in self.indexes:
@@ -97,50 +84,6 @@ class CreateTable:
         return done(lake, f"table {self.name} created", snapshot=txn.snapshot)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DropTable:
-    """`DROP TABLE [IF EXISTS] name [CASCADE]`."""
-
-    name: str
-    if_exists: bool
-    cascade: bool
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and not _exists(lake, self.name):
-            return done(lake, f"there is no table {self.name}")
-        snapshot = lake.drop_table(self.name, cascade=self.cascade)
-        return done(lake, f"table {self.name} dropped", snapshot=snapshot)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Describe:
-    """`DESCRIBE name`."""
-
-    name: str
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if fold(self.name) in map(fold, lake.views()):
-            columns = lake.view(self.name).columns
-            rows: list[dict[str, Any]] = [
-                {"column": n, "type": k, "nullable": True, "key": None} for n, k in columns.items()
-            ]
-        else:
-            table = lake.table(self.name).info
-            rows = [
-                {
-                    "column": column.name,
-                    "type": spark_type(column.type),
-                    "nullable": column.nullable,
-                    "key": table.key.index(column.id) + 1 if column.id in table.key else None,
-                }
-                for column in table.columns
-            ]
-        kinds = {
-            "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64()
-        }  # fmt: skip
-        return listed(lake, rows, kinds)
-
-
 def _exists(lake: Lake, name: str) -> bool:
     try:
         lake.table(name)
@@ -149,7 +92,7 @@ def _exists(lake: Lake, name: str) -> bool:
     return True
 
 
-def read_create_table(parser: Parser) -> CreateTable:
+def read_create_table(parser: Parser) -> Run:
     """After CREATE TABLE."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
     name = parser.object_name("the table")
@@ -192,7 +135,7 @@ def read_create_table(parser: Parser) -> CreateTable:
     return CreateTable(
         name=name, if_not_exists=lenient, columns=columns, key=tuple(key), query=query,
         indexes=tuple(indexes),
-    )  # fmt: skip
+    ).run  # fmt: skip
 
 
 def _refuse_clauses(parser: Parser) -> None:
@@ -210,7 +153,7 @@ def _refuse_clauses(parser: Parser) -> None:
 
 def _column(parser: Parser) -> tuple[str, str, bool]:
     name = parser.name("a column")
-    kind = read_type(parser, *_AFTER_A_TYPE)
+    kind = _read_type(parser, *_AFTER_A_TYPE)
     is_key = False
     while parser.word() not in (",", ")", ""):
         if parser.accept("NOT", "NULL"):
@@ -227,121 +170,139 @@ def _column(parser: Parser) -> tuple[str, str, bool]:
     return name, kind, is_key
 
 
-def read_drop_table(parser: Parser) -> DropTable:
-    """After DROP TABLE."""
+def read_drop_table(parser: Parser) -> Run:
+    """`DROP TABLE [IF EXISTS] name [CASCADE]`."""
     lenient = parser.accept("IF", "EXISTS")
     name = parser.object_name("the table")
-    return DropTable(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
+    cascade = parser.accept("CASCADE")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if lenient and not _exists(lake, name):
+            return done(lake, f"there is no table {name}")
+        snapshot = lake.drop_table(name, cascade=cascade)
+        return done(lake, f"table {name} dropped", snapshot=snapshot)
+
+    return run
 
 
-def read_describe(parser: Parser) -> Describe:
-    """After DESCRIBE."""
+def read_describe(parser: Parser) -> Run:
+    """`DESCRIBE [TABLE] name`."""
     parser.accept("TABLE")
-    return Describe(name=parser.object_name("the table or view"))
+    name = parser.object_name("the table or view")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if fold(name) in map(fold, lake.views()):
+            columns = lake.view(name).columns
+            rows: list[dict[str, Any]] = [
+                {"column": n, "type": k, "nullable": True, "key": None} for n, k in columns.items()
+            ]
+        else:
+            table = lake.table(name).info
+            rows = [
+                {
+                    "column": column.name,
+                    "type": spark_type(column.type),
+                    "nullable": column.nullable,
+                    "key": table.key.index(column.id) + 1 if column.id in table.key else None,
+                }
+                for column in table.columns
+            ]
+        kinds = {
+            "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64()
+        }  # fmt: skip
+        return listed(lake, rows, kinds)
+
+    return run
 
 
-@dataclass(frozen=True, kw_only=True)
-class Alter:
-    """`ALTER TABLE name …`."""
-
-    name: str
-    what: str  # for the message
-    changes: tuple[Callable[[Table], Any], ...]
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        with lake.transaction() as txn:
-            for change in self.changes:
-                change(txn.table(self.name))
-        return done(lake, f"{self.name}: {self.what}", snapshot=txn.snapshot)
+# --- ALTER TABLE --------------------------------------------------------------------------------
 
 
-def read_alter(parser: Parser) -> Alter:
-    """After ALTER TABLE."""
+def read_alter(parser: Parser) -> Run:
+    """`ALTER TABLE name ADD | DROP | RENAME | ALTER COLUMN …`."""
     name = parser.object_name("the table")
+    what, changes = _read_changes(parser)
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        with lake.transaction() as txn:
+            for change in changes:
+                change(txn.table(name))
+        return done(lake, f"{name}: {what}", snapshot=txn.snapshot)
+
+    return run
+
+
+def _read_changes(parser: Parser) -> tuple[str, list[Callable[[Table], Any]]]:
+    """What the message says, and the calls that do it."""
     if parser.accept("ADD"):
-        return _add(parser, name)
+        return _read_added(parser)
     if parser.accept("DROP"):
         parser.expect("COLUMN")
         column = parser.name("the column")
-        change = _call("drop_column", column)
-        return Alter(name=name, what=f"column {column} dropped", changes=(change,))
+        return f"column {column} dropped", [methodcaller("drop_column", column)]
     if parser.accept("RENAME", "COLUMN"):
         old = parser.name("the column")
         parser.expect("TO")
         new = parser.name("the column")
-        change = _call("rename_column", old, new)
-        return Alter(name=name, what=f"column {old} is {new} now", changes=(change,))
+        return f"column {old} is {new} now", [methodcaller("rename_column", old, new)]
     if parser.accept("ALTER", "COLUMN"):
         column = parser.name("the column")
         parser.expect("TYPE")
-        kind = read_type(parser)
-        change = _call("widen_column", column, kind)
-        return Alter(name=name, what=f"column {column} is {kind} now", changes=(change,))
+        kind = _read_type(parser)
+        return f"column {column} is {kind} now", [methodcaller("widen_column", column, kind)]
     if parser.word() == "RENAME":
         raise parser.fail(hint="a table keeps its name: create another and INSERT INTO it")
     raise parser.fail()
 
 
-def _add(parser: Parser, name: str) -> Alter:
+def _read_added(parser: Parser) -> tuple[str, list[Callable[[Table], Any]]]:
+    """`COLUMN name type`, or `COLUMNS [(] name type, … [)]`."""
     several = parser.accept("COLUMNS")
     if not several:
         parser.expect("COLUMN")
-    bracket = parser.accept("(") if several else False
-    changes, added = [], []
-    while True:
+    bracket = several and parser.accept("(")
+
+    def read_one() -> tuple[str, str]:
         column = parser.name("the column")
-        kind = read_type(parser, "NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER")
+        kind = _read_type(parser, "NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER")
         if parser.word() in ("NOT", "DEFAULT", "COMMENT", "FIRST", "AFTER"):
             raise parser.fail(hint="a new column is the last one, and NULL in the rows that exist")
-        changes.append(_call("add_column", column, kind))
-        added.append(column)
-        if not several or not parser.accept(","):
-            break
+        return column, kind
+
+    added = parser.each(read_one) if several else [read_one()]
     if bracket:
         parser.expect(")")
-    what = f"column {added[0]} added" if len(added) == 1 else f"columns {', '.join(added)} added"
-    return Alter(name=name, what=what, changes=tuple(changes))
+    names = ", ".join(column for column, _ in added)
+    what = f"column{'' if len(added) == 1 else 's'} {names} added"
+    return what, [methodcaller("add_column", *one) for one in added]
 
 
-def _call(method: str, *args: str) -> Callable[[Table], Any]:
-    return lambda table: getattr(table, method)(*args)
+# --- schemas ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateSchema:
+def read_create_schema(parser: Parser) -> Run:
     """`CREATE SCHEMA [IF NOT EXISTS] name`."""
-
-    name: str
-    if_not_exists: bool
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if self.if_not_exists and fold(self.name) in map(fold, lake.schemas()):
-            return done(lake, f"the schema {self.name} exists already")
-        snapshot = lake.create_schema(self.name)
-        return done(lake, f"schema {self.name} created", snapshot=snapshot)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DropSchema:
-    """`DROP SCHEMA [IF EXISTS] name`."""
-
-    name: str
-    if_exists: bool
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and fold(self.name) not in map(fold, lake.schemas()):
-            return done(lake, f"there is no schema {self.name}")
-        snapshot = lake.drop_schema(self.name)
-        return done(lake, f"schema {self.name} dropped", snapshot=snapshot)
-
-
-def read_create_schema(parser: Parser) -> CreateSchema:
-    """After CREATE SCHEMA."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
-    return CreateSchema(name=parser.name("the schema"), if_not_exists=lenient)
+    name = parser.name("the schema")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if lenient and fold(name) in map(fold, lake.schemas()):
+            return done(lake, f"the schema {name} exists already")
+        snapshot = lake.create_schema(name)
+        return done(lake, f"schema {name} created", snapshot=snapshot)
+
+    return run
 
 
-def read_drop_schema(parser: Parser) -> DropSchema:
-    """After DROP SCHEMA."""
+def read_drop_schema(parser: Parser) -> Run:
+    """`DROP SCHEMA [IF EXISTS] name`."""
     lenient = parser.accept("IF", "EXISTS")
-    return DropSchema(name=parser.name("the schema"), if_exists=lenient)
+    name = parser.name("the schema")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if lenient and fold(name) not in map(fold, lake.schemas()):
+            return done(lake, f"there is no schema {name}")
+        snapshot = lake.drop_schema(name)
+        return done(lake, f"schema {name} dropped", snapshot=snapshot)
+
+    return run

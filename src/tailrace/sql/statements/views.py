@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tailrace.sql.diagnostics import SourceText, Span, in_sql
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, done, listed
+from tailrace.sql.result import Result, Run, done, listed
 from tailrace.sql.searches import calls_of
 from tailrace.sql.statements.options import Options, read_options
 from tailrace.store.names import fold
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 
 _OPTIONS = ("trigger", "interval", "policy", "priority")
+_REFRESHED = ("strategy", "rows_read", "rows_written", "seconds")
+_REPORT = {
+    "view": pa.string(), "ok": pa.bool_(), "watermark": pa.int64(), "rows": pa.int64(),
+    "missing": pa.int64(), "extra": pa.int64(),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,138 +80,97 @@ class CreateView:
         return str(policy)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DropView:
-    """`DROP MATERIALIZED VIEW [IF EXISTS] name [CASCADE]`."""
-
-    name: str
-    if_exists: bool
-    cascade: bool
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if self.if_exists and fold(self.name) not in map(fold, lake.views()):
-            return done(lake, f"there is no view {self.name}")
-        lake.drop_view(self.name, cascade=self.cascade)
-        return done(lake, f"view {self.name} dropped")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RefreshView:
-    """`REFRESH MATERIALIZED VIEW name [FULL]`."""
-
-    name: str
-    full: bool
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        view = lake.view(self.name)
-        did = view.refresh(full=self.full)
-        facts = {
-            "strategy": did.strategy,
-            "rows_read": did.rows_read,
-            "rows_written": did.rows_written,
-            "seconds": did.seconds,
-            "watermark": view.watermark,
-        }
-        message = (
-            f"{self.name}: {did.strategy}, {did.rows_read:,} rows read, "
-            f"{did.rows_written:,} written, {did.seconds:.2f} s"
-        )
-        return done(lake, message, facts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyView:
-    """`VERIFY MATERIALIZED VIEW name`."""
-
-    name: str
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        report = lake.view(self.name).verify()
-        row = {name: getattr(report, name) for name in _REPORT}
-        return listed(lake, [row], _REPORT, text=report.said(in_sql))
-
-
-_REPORT = {
-    "view": pa.string(), "ok": pa.bool_(), "watermark": pa.int64(), "rows": pa.int64(),
-    "missing": pa.int64(), "extra": pa.int64(),
-}  # fmt: skip
-
-
-def read_create(parser: Parser, *, replace: bool = False) -> CreateView:
-    """After CREATE MATERIALIZED VIEW."""
+def read_definition(parser: Parser, *, replace: bool = False) -> CreateView:
+    """After CREATE [OR REPLACE] MATERIALIZED VIEW."""
     lenient = False if replace else parser.accept("IF", "NOT", "EXISTS")
     name = parser.object_name("the view")
     options = read_options(parser)
     options.check(_OPTIONS)
     parser.expect("AS")
-    query = parser.rest()
-    if query.start == query.end:
-        raise parser.fail("the query is missing")
+    query = parser.rest("the query")
     return CreateView(
         parser=parser, name=name, if_not_exists=lenient, replace=replace, options=options,
         query=query,
     )  # fmt: skip
 
 
-def read_replace(parser: Parser) -> CreateView:
+def read_create(parser: Parser) -> Run:
+    """After CREATE MATERIALIZED VIEW."""
+    return read_definition(parser).run
+
+
+def read_replace(parser: Parser) -> Run:
     """After CREATE OR REPLACE MATERIALIZED VIEW."""
-    return read_create(parser, replace=True)
+    return read_definition(parser, replace=True).run
 
 
-def read_drop(parser: Parser) -> DropView:
-    """After DROP MATERIALIZED VIEW."""
+def read_drop(parser: Parser) -> Run:
+    """`DROP MATERIALIZED VIEW [IF EXISTS] name [CASCADE]`."""
     lenient = parser.accept("IF", "EXISTS")
     name = parser.object_name("the view")
-    return DropView(name=name, if_exists=lenient, cascade=parser.accept("CASCADE"))
+    cascade = parser.accept("CASCADE")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if lenient and fold(name) not in map(fold, lake.views()):
+            return done(lake, f"there is no view {name}")
+        lake.drop_view(name, cascade=cascade)
+        return done(lake, f"view {name} dropped")
+
+    return run
 
 
-def read_refresh(parser: Parser) -> RefreshView:
-    """After REFRESH MATERIALIZED VIEW."""
+def read_refresh(parser: Parser) -> Run:
+    """`REFRESH MATERIALIZED VIEW name [FULL]`."""
     name = parser.object_name("the view")
-    return RefreshView(name=name, full=parser.accept("FULL"))
+    full = parser.accept("FULL")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        view = lake.view(name)
+        did = view.refresh(full=full)
+        facts = {column: getattr(did, column) for column in _REFRESHED}
+        message = (
+            f"{name}: {did.strategy}, {did.rows_read:,} rows read, "
+            f"{did.rows_written:,} written, {did.seconds:.2f} s"
+        )
+        return done(lake, message, {**facts, "watermark": view.watermark})
+
+    return run
 
 
-def read_verify(parser: Parser) -> VerifyView:
-    """After VERIFY MATERIALIZED VIEW."""
-    return VerifyView(name=parser.object_name("the view"))
+def read_verify(parser: Parser) -> Run:
+    """`VERIFY MATERIALIZED VIEW name`."""
+    name = parser.object_name("the view")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        report = lake.view(name).verify()
+        row = {column: getattr(report, column) for column in _REPORT}
+        return listed(lake, [row], _REPORT, text=report.said(in_sql))
+
+    return run
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangeJob:
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+def read_job(verb: str) -> Callable[[Parser], Run]:
     """`PAUSE | RESUME | CANCEL JOB view`, or `… JOB name ON table`."""
 
-    verb: str
-    table: str
-    name: str
+    def read(parser: Parser) -> Run:
+        table = parser.object_name("the view, or of the job")
+        name = parser.last_name
+        if parser.accept("ON"):
+            table = parser.object_name("the table")
+        else:
+            name = VIEW
 
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        change = getattr(lake.jobs, self.verb)
-        if self.name == VIEW:
-            lake.view(self.table)  # its error is clearer
-        change(self.table, self.name)
-        state = lake.jobs.status(self.table, self.name).state
-        job = self.table if self.name == VIEW else f"{self.name} on {self.table}"
-        return done(lake, f"the job of {job} is {state}")
+        def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+            if name == VIEW:
+                lake.view(table)  # its error is clearer
+            getattr(lake.jobs, verb)(table, name)
+            state = lake.jobs.status(table, name).state
+            job = table if name == VIEW else f"{name} on {table}"
+            return done(lake, f"the job of {job} is {state}")
 
+        return run
 
-def _read(parser: Parser, verb: str) -> ChangeJob:
-    first = parser.object_name("the view, or of the job")
-    name = parser.last_name
-    if parser.accept("ON"):
-        return ChangeJob(verb=verb, table=parser.object_name("the table"), name=name)
-    return ChangeJob(verb=verb, table=first, name=VIEW)
-
-
-def read_pause(parser: Parser) -> ChangeJob:
-    """After PAUSE JOB."""
-    return _read(parser, "pause")
-
-
-def read_resume(parser: Parser) -> ChangeJob:
-    """After RESUME JOB."""
-    return _read(parser, "resume")
-
-
-def read_cancel(parser: Parser) -> ChangeJob:
-    """After CANCEL JOB."""
-    return _read(parser, "cancel")
+    return read
