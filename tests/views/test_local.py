@@ -70,6 +70,7 @@ VALUES = [
     "greatest(i, j)", "least(e, NULL)", "greatest(t, DATE '1993-01-01')", "CAST(i AS bigint)",
     "CAST(e AS decimal(12,1))", "CAST(w AS decimal(38,4))", "CAST(e AS double)",
     "CAST(j AS decimal(20,3))", "CAST(i AS double)", "CAST(NULL AS date)", "CAST(h AS int)",
+    "CAST(CAST(j AS decimal(38,0)) AS bigint)",
     "substring(s, 1, 2)", "substring(s, 3, 100)", "substring(s, 2)", "length(s)", "s || 'x'",
     "s || s", "year(t)", "month(t)", "day(t)", "extract(YEAR FROM t)", "quarter(t)",
 ]  # fmt: skip

@@ -427,6 +427,7 @@ def _write(lake: tailrace.Lake, before: World, now: World) -> None:
 # A query each whose refresh needs nothing of Spark, and a change that every one of them sees.
 IN_MEMORY = {
     "merge": BY_CUSTOMER,
+    "whole": "SELECT customer, sum(id) AS ids, avg(id) AS middle FROM sales GROUP BY customer",
     "rows": "SELECT a.id, b.customer FROM sales a JOIN sales b ON a.id = b.id + 1",
     "keys": "SELECT customer, count(DISTINCT amount) AS n FROM sales GROUP BY customer",
     "extreme": "SELECT customer, max(amount) AS most FROM sales GROUP BY customer",

@@ -115,7 +115,8 @@ def _same_cast(a: DataType, b: DataType) -> bool:
 
 def _keeps_point(a: DataType, b: DataType) -> bool:
     """Whether only the range is narrowed: Spark cuts off what a whole number cannot hold."""
-    return type_rules.is_decimal(b) or type_rules.is_whole(a)
+    is_whole = type_rules.is_whole(a) or (type_rules.is_decimal(a) and a.scale == 0)
+    return is_whole or type_rules.is_decimal(b)
 
 
 # --- functions of a row, and aggregates -----------------------------------------------------
