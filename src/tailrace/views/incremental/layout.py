@@ -77,6 +77,10 @@ class Call:
     def is_min(self) -> bool:
         return isinstance(self.source.call, exp.Min)
 
+    @property
+    def is_average(self) -> bool:
+        return isinstance(self.source.call, exp.Avg)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:

@@ -30,8 +30,9 @@ from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
 from tailrace.views.definition import Definition, reader_of, reader_sql
 from tailrace.views.incremental import stored_delta
+from tailrace.views.incremental.group_states import Types
 from tailrace.views.incremental.layout import Layout, Way
-from tailrace.views.incremental.program import Builder, End, Leaf
+from tailrace.views.incremental.program import End, Leaf
 from tailrace.views.jobs import VIEW
 from tailrace.views.query.parse import moment_text, with_tables
 from tailrace.views.refresh.apply import StoredTable
@@ -39,7 +40,7 @@ from tailrace.views.refresh.choose import AGAIN, Strategy, full_cost, history_na
 from tailrace.views.refresh.execution import Run
 from tailrace.views.refresh.on_spark import NeedsSparkError
 from tailrace.views.refresh.planner import FULL, REFUSED, Planner, RefreshPlan
-from tailrace.views.refresh.programs import Prepared, lookup_columns, prepare
+from tailrace.views.refresh.programs import lookup_columns, prepare
 from tailrace.views.refresh.sources import SourceReads, Sources
 from tailrace.views.resolve import definition_at
 
@@ -167,10 +168,6 @@ class Refresh:
 
     # --- programs ---------------------------------------------------------------------------
 
-    def _builder(self) -> Builder:
-        """For queries over all rows, which are Spark's."""
-        return self._planner.programs(small=False).builder()
-
     def _run(self, *, small: bool, alone: bool = False) -> Run:
         sources, stored = self._sources, None
         if "types" in self._memory:
@@ -264,19 +261,29 @@ class Refresh:
 
         self._txn.on_commit(switch)
 
-    def _all_rows(self, run: Run, known: stored_delta.Types) -> DataFrame:
+    def _all_rows(self, run: Run, known: Types) -> DataFrame:
         """The stored table's rows at the end of the range, in its columns' order."""
         layout = self.definition.layout
         if layout is None or self._is_plain:
             # As written: Spark knows best how to compute all of a query.
             rows = self._plain_query(run)
             return rows if layout is None else rows.toDF(*layout.names)
-        b = self._builder()
+        b = self._planner.programs(small=False).builder()
         return run.frame(prepare(b.program(stored_delta.all_rows(b, layout, known))))
 
     def _plain_query(self, run: Run) -> DataFrame:
         """The query as written, at the end of the range."""
-        return plain_query(run, self.definition, list(self._sources.inputs))
+        relations = {}
+        for key, given in self.definition.inputs.items():
+            number = list(self._sources.inputs).index(given.name)
+            leaf = Leaf(source=given.name, number=number, end=End.NEW).name
+            if given.view is not None:
+                relations[key] = run.view_of(given.view.reader, leaf)
+            else:
+                relations[key] = run.view(leaf)
+        tree = with_tables(self.definition.tree, lambda key: relations[key])
+        with spark_faults():
+            return run.session.sql(tree.sql("spark"))
 
     def _result_types(self, run: Run, layout: Layout | None) -> dict[str, pa.DataType]:
         """Spark's types of averages, which are sums and counts in the stored table."""
@@ -285,7 +292,7 @@ class Refresh:
         calls = [c for c in layout.calls if isinstance(c.source.call, exp.Avg)]
         if not calls:
             return {}
-        b = self._builder()
+        b = self._planner.programs(small=False).builder()
         below = b.rows(layout.groups.input, End.NEW)
         items = [exp.alias_(c.source.call.copy(), c.source.name) for c in calls]
         query = exp.select(*items).from_(
@@ -312,18 +319,14 @@ class Refresh:
         if plan.strategy is Strategy.FULL:
             self._full()
             return
-        self._change(plan.strategy, self._planner.change(small=plan.small), small=plan.small)
-
-    def _change(self, strategy: Strategy, planned: Prepared | None, *, small: bool) -> None:
-        if planned is None:
+        planned, layout = self._planner.change(small=plan.small), self.definition.layout
+        if planned is None or layout is None:
             return
-        layout = self.definition.layout
-        assert layout is not None
         with ExitStack() as stack:
-            run = self._running(stack, small=small, alone=self._is_alone)
-            if strategy is Strategy.APPEND:
-                self._append(run, layout, small=small)
-            elif small:
+            run = self._running(stack, small=plan.small, alone=self._is_alone)
+            if plan.strategy is Strategy.APPEND:
+                self._append(run, layout, small=plan.small)
+            elif plan.small:
                 change = run.collect(planned)
                 self._stored_table.change(
                     layout, change, lambda rows: self._again(stack, run, layout, rows)
@@ -410,20 +413,6 @@ class Refresh:
             (self._planner.stored_names[c.name], c.type) for c in self._stored_table.info.columns
         ]
         return few.cast(pa.schema(kinds)) if few.num_rows <= most else None
-
-
-def plain_query(run: Run, definition: Definition, names: list[str]) -> DataFrame:
-    """The rows of a view's query as written, at the end of the range."""
-    relations = {}
-    for key, given in definition.inputs.items():
-        leaf = Leaf(source=given.name, number=names.index(given.name), end=End.NEW).name
-        if given.view is not None:
-            relations[key] = run.view_of(given.view.reader, leaf)
-        else:
-            relations[key] = run.view(leaf)
-    tree = with_tables(definition.tree, lambda key: relations[key])
-    with spark_faults():
-        return run.session.sql(tree.sql("spark"))
 
 
 def _types_of(rows: pa.Table) -> dict[str, pa.DataType]:

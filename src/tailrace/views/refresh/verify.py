@@ -23,7 +23,9 @@ from tailrace.store.spark_faults import spark_faults
 from tailrace.store.table import scan_at
 from tailrace.views.definition import Definition, reader_of, reader_sql
 from tailrace.views.incremental.identity import comparable
+from tailrace.views.incremental.layout import Layout
 from tailrace.views.query.parse import with_tables
+from tailrace.views.query.trees import column_of
 from tailrace.views.resolve import definition_at
 
 if TYPE_CHECKING:
@@ -141,12 +143,10 @@ class _Recompute:
                 )
             names[key] = self._name(frame)
         tree = with_tables(definition.tree, lambda key: names[key])
+        if definition.layout is not None and definition.layout.limit is not None:
+            _break_ties(definition.layout, tree)
         with spark_faults():
-            return (
-                self._spark.sql(tree.sql("spark"))
-                if not _has_limit(definition)
-                else (self._spark.sql(_with_ties(definition, tree)))
-            )
+            return self._spark.sql(tree.sql("spark"))
 
     def stored(self, options: Mapping[str, Any]) -> DataFrame:
         table = self._stored(options["table"])
@@ -182,21 +182,13 @@ class _Recompute:
             self._spark.catalog.dropTempView(name)
 
 
-def _has_limit(definition: Definition) -> bool:
-    return definition.layout is not None and definition.layout.limit is not None
-
-
-def _with_ties(definition: Definition, tree: Any) -> str:
-    """A query whose LIMIT breaks ties by all columns, as the view does."""
-    layout = definition.layout
-    assert layout is not None
+def _break_ties(layout: Layout, tree: exp.Query) -> None:
+    """Let a query's LIMIT break ties by all columns, as the view does."""
     count = sum(not column.hidden for column in layout.columns)
-    ordered = tree.copy()
-    order = ordered.args.get("order")
+    order = tree.args.get("order")
     places = [exp.Ordered(this=exp.Literal.number(n + 1), nulls_first=True) for n in range(count)]
     expressions = [*(order.expressions if order is not None else ()), *places]
-    ordered.set("order", exp.Order(expressions=expressions))
-    return str(ordered.sql("spark"))
+    tree.set("order", exp.Order(expressions=expressions))
 
 
 def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str, Any]]]:
@@ -206,7 +198,7 @@ def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str,
     names = list(kinds)
     columns = [f"c{n}" for n in range(len(names))]
     plain = [
-        F.expr(comparable(_column(n), kinds[n]).sql("spark")).alias(c)
+        F.expr(comparable(column_of(n, quoted=True), kinds[n]).sql("spark")).alias(c)
         for n, c in zip(names, columns, strict=True)
     ]
     # Without a cast, which would hide differences.
@@ -227,10 +219,6 @@ def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str,
     return missing, extra, _examples(left, names, columns)
 
 
-def _column(name: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True))
-
-
 def _without_close(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, Any]]:
     """Drop pairs that differ only in the last digits of floats, or in the order of lists."""
     groups: dict[Any, list[dict[str, Any]]] = {}
@@ -245,16 +233,12 @@ def _without_close(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[
         had = [dict(row) for row in group if row["_n"] < 0]
         for one in wanted:
             for other in had:
-                if one["_n"] and other["_n"] and _close(one, other, columns):
+                if one["_n"] and other["_n"] and all(_same(one[c], other[c]) for c in columns):
                     pairs = min(one["_n"], -other["_n"])
                     one["_n"] -= pairs
                     other["_n"] += pairs
         left += [row for row in (*wanted, *had) if row["_n"]]
     return left
-
-
-def _close(one: Mapping[str, Any], other: Mapping[str, Any], columns: list[str]) -> bool:
-    return all(_same(one[c], other[c]) for c in columns)
 
 
 def _same(a: Any, b: Any) -> bool:

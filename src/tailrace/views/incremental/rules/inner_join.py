@@ -13,14 +13,24 @@ instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
 from tailrace.views.incremental.rules.rule import Rule, affected, difference, only_with
 from tailrace.views.query.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
-from tailrace.views.query.trees import all_of, from_query, items, select, sub, table, union_all
+from tailrace.views.query.trees import (
+    all_of,
+    column_of,
+    from_query,
+    items,
+    named,
+    select,
+    sub,
+    table,
+    union_all,
+)
 
 # Up to so many changed inputs, each term reads what it needs for itself.
 _FEW = 2
@@ -46,17 +56,6 @@ class _Placed:
     def values(self, b: Builder, column: str) -> exp.Query:
         """One column."""
         return from_query(self.rows(b, [column]), [column])
-
-
-@dataclass
-class _Chain:
-    """Inputs in the order in which they are joined."""
-
-    placed: list[_Placed] = field(default_factory=list)
-
-    @property
-    def columns(self) -> set[str]:
-        return {column for one in self.placed for column in one.part.columns}
 
 
 class _Tree:
@@ -139,7 +138,7 @@ class InnerJoinRule(Rule):
             order = self._connected(node, [], narrow=False)
             return self._joined(b, node, [_Placed(part, False, end) for part in order], None)
         same = node.equal
-        chain = _Chain()
+        placed: list[_Placed] = []
         held = {
             part: limit
             for part in node.parts
@@ -148,11 +147,12 @@ class InnerJoinRule(Rule):
         # First the inputs that have the keys, of these the ones with the fewest rows.
         first = sorted(held, key=lambda part: (b.is_changed(part), not _is_narrow(part)))
         for part in self._connected(node, first, narrow=True):
-            limit = self._narrower(b, part, chain, same) or held.get(part)
+            narrow = [one for one in placed if one.narrow]
+            limit = self._sideways(b, part, narrow, same) or held.get(part)
             if limit is None:
-                limit = self._sideways(b, part, chain, same)
-            chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
-        joined = self._joined(b, node, chain.placed, None)
+                limit = self._sideways(b, part, placed, same)
+            placed.append(_Placed(part, _is_narrow(part), end, limit))
+        joined = self._joined(b, node, placed, None)
         covered = {own for own, _ in within.pairs} <= {
             c for part in held for c in _all_of(part, same)
         }
@@ -167,35 +167,16 @@ class InnerJoinRule(Rule):
         }
         return within.on(names)
 
-    def _narrower(
-        self, b: Builder, part: Node, chain: _Chain, same: dict[str, frozenset[str]]
-    ) -> Within | None:
-        """The keys of an input that a condition makes small, if this one is joined to it."""
-        if not b.sideways:
-            return None
-        for one in reversed(chain.placed):
-            if one.narrow and (limit := self._keys_of(b, part, one, same)) is not None:
-                return limit
-        return None
-
     def _sideways(
-        self, b: Builder, part: Node, chain: _Chain, same: dict[str, frozenset[str]]
+        self, b: Builder, part: Node, placed: Sequence[_Placed], same: dict[str, frozenset[str]]
     ) -> Within | None:
-        if not b.sideways:
-            return None
-        for one in reversed(chain.placed):
-            if (limit := self._keys_of(b, part, one, same)) is not None:
-                return limit
-        return None
-
-    def _keys_of(
-        self, b: Builder, part: Node, one: _Placed, same: dict[str, frozenset[str]]
-    ) -> Within | None:
-        for column in one.part.columns:
-            here = same.get(column, frozenset()) & set(part.columns)
-            if here:
-                limit = affected(b, [column], [one.values(b, column)])
-                return limit.on({column: min(here)})
+        """The keys of an input that this one is joined to, the last of those."""
+        for one in reversed(placed) if b.sideways else ():
+            for own in one.part.columns:
+                here = same.get(own, _NONE) & set(part.columns)
+                if here:
+                    limit = affected(b, [own], [one.values(b, own)])
+                    return limit.on({own: min(here)})
         return None
 
     # --- change -----------------------------------------------------------------------------
@@ -240,13 +221,14 @@ class InnerJoinRule(Rule):
 
     def _term(self, b: Builder, node: InnerJoin, changed: Node) -> exp.Query:
         same = node.equal
-        chain = _Chain([_Placed(changed, _is_narrow(changed))])
+        placed = [_Placed(changed, _is_narrow(changed))]
         place = node.parts.index(changed)
         for part in self._connected(node, [changed], narrow=True)[1:]:
             end = End.NEW if node.parts.index(part) < place else End.OLD
-            limit = self._narrower(b, part, chain, same) or self._sideways(b, part, chain, same)
-            chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
-        return self._joined(b, node, chain.placed, WEIGHT)
+            by_rows = sorted(placed, key=lambda one: one.narrow)  # those with few rows are last
+            limit = self._sideways(b, part, by_rows, same)
+            placed.append(_Placed(part, _is_narrow(part), end, limit))
+        return self._joined(b, node, placed, WEIGHT)
 
     def touched(self, b: Builder, node: InnerJoin, columns: Sequence[str]) -> list[exp.Query]:
         queries: list[exp.Query] = []
@@ -330,15 +312,16 @@ class InnerJoinRule(Rule):
         queries: list[exp.Query] = []
         same = node.equal
         for end in (End.NEW, End.OLD):
-            chain = _Chain([_Placed(changed, True)])
-            order = self._connected(node, [changed], narrow=True)[1:]
-            for part in order:
-                if set(columns) <= chain.columns:
+            placed = [_Placed(changed, True)]
+            missing = set(columns) - set(changed.columns)
+            for part in self._connected(node, [changed], narrow=True)[1:]:
+                if not missing:
                     break
-                limit = self._sideways(b, part, chain, same)
-                chain.placed.append(_Placed(part, _is_narrow(part), end, limit))
-            queries.append(from_query(self._joined(b, node, chain.placed, None), columns))
-            if not any(b.is_changed(one.part) for one in chain.placed[1:]):
+                limit = self._sideways(b, part, placed, same)
+                placed.append(_Placed(part, _is_narrow(part), end, limit))
+                missing -= set(part.columns)
+            queries.append(from_query(self._joined(b, node, placed, None), columns))
+            if not any(b.is_changed(one.part) for one in placed[1:]):
                 break
         return queries
 
@@ -401,17 +384,10 @@ def _with_partner(
     """The columns of those keys that some rows have."""
     own = dict(limit.pairs)
     same = [
-        exp.EQ(
-            this=exp.column(exp.to_identifier(key), table="k"),
-            expression=exp.column(exp.to_identifier(column), table="q"),
-        )
-        for column, key in pairs.items()
+        exp.EQ(this=column_of(key, "k"), expression=column_of(name, "q"))
+        for name, key in pairs.items()
     ]
-    shown = [
-        exp.alias_(exp.column(exp.to_identifier(own[column]), table="k"), column, copy=False)
-        for column in columns
-    ]
-    query = select(shown, table(limit.keys, "k"))
+    query = select([named(column_of(own[c], "k"), c) for c in columns], table(limit.keys, "k"))
     query.append("joins", exp.Join(this=sub(rows), side="LEFT", kind="SEMI", on=all_of(same)))
     return query
 
