@@ -24,14 +24,13 @@ from tailrace.indexes.definition import KINDS
 from tailrace.indexes.segment import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.parts import CATALOG_PARTS
-from tailrace.propagation import purging
-from tailrace.propagation.consumer import register_module
+from tailrace.propagation import background
+from tailrace.propagation.consumer import check_outside, register_module
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.job import Job
 from tailrace.propagation.jobs import Jobs, seconds
 from tailrace.propagation.layer import JobLayer
 from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
-from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
 from tailrace.propagation.until_fresh import UntilFresh
@@ -461,7 +460,7 @@ class Lake(Closing):
         """
         check_outside("lake.purge()")
         self._check_owner("purge")
-        return purging.purge(self._runtime)
+        return background.purge(self._runtime)
 
     def purges(self, limit: Count = 100) -> list[Purge]:
         """The last purges that removed something, newest first."""

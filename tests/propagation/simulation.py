@@ -23,11 +23,10 @@ from tailrace.catalog import ducklake as dl
 from tailrace.configuration import Configuration
 from tailrace.propagation import claims, joblog
 from tailrace.propagation import tables as t
+from tailrace.propagation.background import Housekeeping
 from tailrace.propagation.claims import FencedError
-from tailrace.propagation.housekeeping import Housekeeping
 from tailrace.propagation.job import Claim, JobError, NewJob, State, Work
 from tailrace.propagation.layer import JobLayer
-from tailrace.propagation.purging import JobNeeds
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.spec import complete, updated
 from tailrace.propagation.status import STOPPED
@@ -118,10 +117,8 @@ class SimLayer(JobLayer):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def job_needs(self, runtime: Runtime) -> JobNeeds:
-        needs = JobNeeds(runtime)
-        needs._live = lambda _: self._world.live()  # type: ignore[method-assign]
-        return needs
+    def _live(self, _runtime: Runtime, _connection: sa.Connection) -> set[str]:
+        return self._world.live()
 
 
 class World:

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.propagation.backlog import cut, large_tables
+from tailrace.propagation.freshness import cut, large_tables
 from tailrace.settings import Settings
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailrace.propagation.chain import link
 from tailrace.propagation.job import Job, Member, Work
-from tailrace.propagation.plan import work_of
+from tailrace.propagation.plan import link, work_of
 from tests.propagation.cached_jobs import NEWEST, cache, job
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.propagation import joblog
 from tailrace.propagation import tables as t
-from tailrace.propagation.versions import version_at
+from tailrace.propagation.outputs import version_at
 from tests.support import chains
 from tests.support.chains import FAILS, GATES, RUNS, STARTED, base, check, labels, layer, row_at
 from tests.support.jobs import hold

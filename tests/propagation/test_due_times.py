@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tailrace.propagation.due_times import DueTimes
+from tailrace.propagation.job_cache import DueTimes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

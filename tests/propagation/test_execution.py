@@ -6,9 +6,9 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from tailrace.propagation.execution import Execution, Turn
 from tailrace.propagation.job import Claim, LastRun, Member, RunKind
 from tailrace.propagation.plan import work_of
+from tailrace.propagation.scheduler import Execution, Turn
 from tailrace.propagation.spec import complete
 from tests.propagation.cached_jobs import job
 

@@ -10,7 +10,7 @@ import pytest
 import tailrace
 from tailrace.propagation import joblog
 from tailrace.propagation.freshness import Freshness, is_fresh, last_changes
-from tailrace.propagation.job_cache import JobCache
+from tailrace.propagation.job_cache import JobCache, read_news
 from tailrace.sql.listings import system_rows
 from tests.support.jobs import spec
 from tests.support.seeds import seed
@@ -52,8 +52,8 @@ def doors(lake: tailrace.Lake) -> dict[str, tuple[int | None, bool]]:
     cache = JobCache()
     with lake.runtime.database.read_at_once() as connection:
         freshness = Freshness(connection, joblog.records(connection))
-        newest = joblog.news(connection, 0, -1).newest
-        jobs = joblog.with_sources(connection, joblog.news(connection, 0, -1).jobs)
+        newest = read_news(connection, 0, -1).newest
+        jobs = joblog.with_sources(connection, read_news(connection, 0, -1).jobs)
         cache.apply(jobs)
         sources = {table for job, _ in jobs for table in job.sources}
         cache.change(last_changes(connection, sources), newest)

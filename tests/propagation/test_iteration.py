@@ -13,11 +13,12 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.catalog import ducklake as dl
 from tailrace.propagation import tables as t
-from tailrace.propagation.execution import Execution
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Member, Work
-from tailrace.propagation.joblog import news, with_sources
+from tailrace.propagation.job_cache import read_news
+from tailrace.propagation.joblog import with_sources
 from tailrace.propagation.node import Node
+from tailrace.propagation.scheduler import Execution
 from tailrace.store.changes import DELETE, INSERT
 from tests.support.jobs import ORDERS, Recorder, orders, replica, same, spec
 from tests.support.process import wait_until
@@ -60,7 +61,7 @@ def test_a_consumer_gets_frames_and_batches(sqlite_lake: tailrace.Lake) -> None:
 def test_large_changes_come_through_spark_and_in_pieces(
     sqlite_lake_args: LakeArgs, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.propagation.shared_reads._BATCH_ROWS", 300)
+    monkeypatch.setattr("tailrace.propagation.changes._BATCH_ROWS", 300)
     with opened(sqlite_lake_args, spark, local_rows=100) as lake:
         table, recorder = orders(lake, rows=600), Recorder(lake)
         lake.jobs.register("orders", "log", spec(recorder.kind))
@@ -260,7 +261,7 @@ def test_jobs_may_commit_together(lake: tailrace.Lake) -> None:
 
     def run() -> list[int | None]:
         with runtime.database.read() as connection:
-            jobs = [job for job, _ in with_sources(connection, news(connection, 0, -1).jobs)]
+            jobs = [job for job, _ in with_sources(connection, read_news(connection, 0, -1).jobs)]
         work = Work(
             members=tuple(Member(job=job, since=job.watermark) for job in jobs),
             to=lake.snapshot,

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.propagation import tables as t
-from tailrace.propagation.versions import version_at
+from tailrace.propagation.outputs import version_at
 from tests.support import chains
 from tests.support.chains import GATES, STARTED, base, labels, layer, row_at
 from tests.support.clock import MovableClock

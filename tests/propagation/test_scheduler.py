@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tailrace.propagation.execution import Turn
 from tailrace.propagation.job import Work
-from tailrace.propagation.scheduler import Scheduler
+from tailrace.propagation.scheduler import Scheduler, Turn
 from tests.support.process import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tailrace.propagation.execution import Execution
+    from tailrace.propagation.scheduler import Execution
 
 
 class Desk:

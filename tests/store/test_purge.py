@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import ducklake as dl
-from tailrace.propagation import purging
+from tailrace.propagation import background
 from tailrace.store import tables as t
 from tests.support import duck
 from tests.support.clock import MovableClock
@@ -229,7 +229,7 @@ def test_a_purge_that_is_stopped_goes_on_at_the_next(
     stop = threading.Event()
     stop.set()
     runtime = lake._runtime
-    assert did(purging.purge(runtime, stop=stop)) == (lake.snapshot, lake.snapshot, 0, 0)
+    assert did(background.purge(runtime, stop=stop)) == (lake.snapshot, lake.snapshot, 0, 0)
     assert count(lake, t.task) == 3
     assert did(lake.purge()) == (lake.snapshot, 0, 3, 0)
     assert count(lake, t.task) == 0
@@ -254,10 +254,10 @@ def test_a_purge_keeps_to_its_rate(lake: tailrace.Lake, clock: MovableClock) -> 
         table.append(some(number))
     lake.drop_table("many")
     clock.advance(RETENTION + MOMENT)
-    assert purging.purge(slow, stop=Waits()).files == 6
+    assert background.purge(slow, stop=Waits()).files == 6
     clock.advance(GRACE + MOMENT)
     waits = Waits()
-    assert purging.purge(slow, stop=waits).objects == 6
+    assert background.purge(slow, stop=waits).objects == 6
     # Two at a time: after four, two seconds must have passed, and after six, three.
     assert [round(seconds) for seconds in waits.noted] == [2, 3]
 

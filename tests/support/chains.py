@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import tailrace
 from tailrace.propagation import tables as t
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
-from tailrace.propagation.versions import version_at
+from tailrace.propagation.outputs import version_at
 from tests.support import servers
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tailrace.propagation.execution import Execution
+from tailrace.propagation.scheduler import Execution
 from tailrace.propagation.service import Service
 
 if TYPE_CHECKING:

@@ -1,14 +1,15 @@
 """Propagation: jobs follow tables, and every change reaches each of them once.
 
     job, spec, trigger          what a job is
-    joblog, job_rows, claims    where it is written down
-    job_cache, plan, chain      what should run
+    joblog, claims              where it is written down
+    job_cache, plan             what should run
     runner, scheduler           when, and on which threads
-    iteration, bundle           how: the sources are read once (`shared_reads`), and the consumers
-                                of each bundle run and commit (`outputs`, `versions`, `history`)
+    iteration, bundle           how: the sources are read once, and the consumers of each bundle run
+                                and commit (`outputs`, `history`)
     changes, consumer           what the code of a job gets
-    service, node, health       a process that does all this; `until_fresh` while someone waits
-    jobs, status, serving       what users call; `registration` and `dropping` behind it
+    service, node, health       a process that does all this, with `background`; `until_fresh` while
+                                someone waits
+    jobs, status, serving       what users call; `registration` behind it
 
 Always true: what an iteration writes and the watermark it reaches are one commit, which compares
 the job's epoch and watermark with those the iteration was begun with.

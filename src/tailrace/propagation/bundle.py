@@ -15,13 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from tailrace.errors import InvalidError, TailraceError
 from tailrace.propagation import claims, history, joblog, outputs
-from tailrace.propagation.changes import Changes, SourceChanges
-from tailrace.propagation.consumer import Consumer, JobContext
-from tailrace.propagation.execution import Execution, Turn
+from tailrace.propagation.changes import Changes, SharedRead, SourceChanges
+from tailrace.propagation.consumer import Consumer, JobContext, consuming
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Claim, RunKind
-from tailrace.propagation.reentrancy import consuming
-from tailrace.propagation.shared_reads import SharedRead
+from tailrace.propagation.scheduler import Execution, Turn
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store.names import quoted_name
 from tailrace.store.runtime import Runtime

@@ -18,8 +18,7 @@ from tailrace.catalog.database import in_batches
 from tailrace.errors import ConflictError
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
-from tailrace.propagation.job_rows import ENDED, FAILED, from_row, to_row
-from tailrace.propagation.joblog import next_number, write
+from tailrace.propagation.joblog import ENDED, FAILED, from_row, next_number, record, to_row, write
 from tailrace.store.lookup import OLDEST
 
 _J = t.job.c
@@ -234,3 +233,21 @@ def release(connection: sa.Connection, job_id: int, node: str, *, repeats: bool 
             **({} if repeats else {"claim_to": None}),
         )
     )
+
+
+def enter_trigger_fault(
+    connection: sa.Connection, job: Job, error: JobError, again: datetime
+) -> None:
+    """Enter that a job's trigger raised, and when to ask it again, unless the job has changed."""
+    now = record(connection, job.id)
+    if now is not None and now.lsn == job.lsn:
+        last = now.last.with_error(error)
+        write(connection, job.id, tries=job.tries + 1, retry_at=again, last=last)
+
+
+def clear_trigger_fault(connection: sa.Connection, job: Job, code: int) -> None:
+    """Enter that a job's trigger works again, if the trigger was what had failed."""
+    now = record(connection, job.id)
+    if now is None or now.lsn != job.lsn or now.last.error is None or now.last.error.code != code:
+        return
+    write(connection, job.id, tries=0, retry_at=None, last=now.last.with_error(None))

@@ -7,7 +7,9 @@ tables.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -237,3 +239,23 @@ def why_missing(kind: str) -> str:
 def known_consumers() -> list[str]:
     """The names of all."""
     return sorted({*_registered, *_modules})
+
+
+_thread = threading.local()
+
+
+@contextmanager
+def consuming(job: str) -> Iterator[None]:
+    """Mark this thread as running a job's consumer."""
+    _thread.job = job
+    try:
+        yield
+    finally:
+        _thread.job = None
+
+
+def check_outside(call: str) -> None:
+    """Refuse a call from inside of a consumer: it would wait for its own iteration."""
+    job = getattr(_thread, "job", None)
+    if job is not None:
+        raise InvalidError(f"{call} inside of the consumer of {job} would wait for itself")

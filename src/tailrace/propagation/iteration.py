@@ -15,16 +15,17 @@ from random import Random
 
 import sqlalchemy as sa
 
+from tailrace.catalog.configuration import own_metadata
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
 from tailrace.propagation import claims, history, joblog, retry
 from tailrace.propagation.bundle import Bundle, Part, StoppedError
+from tailrace.propagation.changes import SharedReads
 from tailrace.propagation.claims import FencedError
 from tailrace.propagation.consumer import find_consumer, why_missing
-from tailrace.propagation.execution import Execution, Turn
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Claim, Job, JobError, RunKind
-from tailrace.propagation.shared_reads import SharedReads
+from tailrace.propagation.scheduler import Execution, Turn
 from tailrace.propagation.spark_tags import TaggingSpark
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo
@@ -184,8 +185,10 @@ class Iterations:
 
     def _lake_id(self) -> str:
         if self._lake is None:
+            c = own_metadata.c
+            query = sa.select(c.value).where(c.key == "lake_id")
             with self._runtime.database.read() as connection:
-                self._lake = joblog.lake_id(connection)
+                self._lake = str(connection.execute(query).scalar_one())
         return self._lake
 
     def stop(self, execution: Execution) -> None:

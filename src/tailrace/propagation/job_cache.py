@@ -2,15 +2,27 @@
 
 Always true: it is what the job log and the catalog said at one look, applied as a whole. Updating
 it costs in proportion to what changed, finding stale jobs to the jobs of the changed tables.
+`DueTimes` says when to look at which group again.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
+import sqlalchemy as sa
+
+from tailrace.catalog.columns import Int
+from tailrace.propagation import tables as t
 from tailrace.propagation.freshness import is_fresh
-from tailrace.propagation.job import Job, State, Work
+from tailrace.propagation.job import Job, JobRecord, State, Work
+from tailrace.propagation.joblog import from_row
+from tailrace.store import tables as st
+from tailrace.store.lookup import NEWEST, OLDEST
 
 GroupKey = Hashable
 
@@ -37,6 +49,58 @@ class Entry:
             return member.since is not None and not member.catches_up
         running = self.job.node in live and self.job.watermark is not None
         return running and not self.job.catches_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """What happened in the lake and in the job log since a runner looked last."""
+
+    oldest: int  # snapshot
+    newest: int  # snapshot
+    lsn: int  # the last number of the job log
+    changed: dict[int, int]  # when tables changed last, of those that did
+    jobs: list[JobRecord]  # written since
+
+
+_CHANGED = st.own_table.c
+
+
+# Written jobs, then the rest, once for each table that has changed, or once.
+_NEWS: sa.CompoundSelect[Any] = sa.union_all(
+    sa.select(
+        t.job,
+        sa.null().label("oldest"),
+        sa.null().label("newest"),
+        sa.null().label("last"),
+        sa.null().label("table_id"),
+        sa.null().label("changed"),
+    ).where(t.job.c.lsn > sa.bindparam("lsn", type_=Int)),
+    sa.select(
+        *(sa.null().label(column.name) for column in t.job.c),
+        OLDEST,
+        NEWEST,
+        t.counter.c.value,
+        _CHANGED.table_id,
+        _CHANGED.last_change_snapshot,
+    )
+    .select_from(t.counter)
+    .outerjoin(st.own_table, _CHANGED.last_change_snapshot > sa.bindparam("since", type_=Int))
+    .where(t.counter.c.name == "lsn"),
+)
+
+
+def read_news(connection: sa.Connection, since: int, lsn: int) -> News:
+    """What happened after a snapshot and a number of the job log; one statement, one moment."""
+    jobs, changed = [], {}
+    for row in connection.execute(_NEWS, {"since": since, "lsn": lsn}):
+        if row.last is None:
+            jobs.append(from_row(row))
+            continue
+        oldest, newest, last = row.oldest, row.newest, row.last
+        if row.table_id is not None:
+            changed[row.table_id] = row.changed
+    jobs.sort(key=lambda job: job.lsn)
+    return News(oldest=oldest, newest=newest, lsn=last, changed=changed, jobs=jobs)
 
 
 @dataclass
@@ -175,3 +239,33 @@ def group_key(job: Job) -> GroupKey:
     if not job.trigger.shares:
         return job.id
     return job.rule, tuple(sorted(set(job.sources)))
+
+
+class DueTimes:
+    """A heap of moments, of which each group has at most one that counts."""
+
+    def __init__(self) -> None:
+        # Keys are of several types, so that a number decides between equal moments.
+        self._heap: list[tuple[datetime, int, GroupKey]] = []
+        self._earliest: dict[GroupKey, datetime] = {}
+        self._numbers = itertools.count()
+
+    def add(self, key: GroupKey, moment: datetime) -> None:
+        """Look at a group at a moment, unless it is due before that anyway."""
+        known = self._earliest.get(key)
+        if known is None or moment < known:
+            self._earliest[key] = moment
+            heapq.heappush(self._heap, (moment, next(self._numbers), key))
+
+    def pop(self, now: datetime) -> set[GroupKey]:
+        """The groups that are due by now; they are forgotten."""
+        due = set()
+        while self._heap and self._heap[0][0] <= now:
+            _, _, key = heapq.heappop(self._heap)
+            self._earliest.pop(key, None)
+            due.add(key)
+        return due
+
+    def next(self) -> datetime | None:
+        """When the next of them is due."""
+        return self._heap[0][0] if self._heap else None

@@ -2,88 +2,128 @@
 
 Always true: writes happen under the commit lock and give the row the next number of one sequence
 (`lsn`), so a reader that has read up to a number finds all later writes behind it. What a running
-iteration writes is in `claims`.
+iteration writes is in `claims`. Only `from_row` and `to_row` know how a job is stored: the states
+`new`, `idle` and `failing` all as `completed`, which the watermark and the tries tell apart. The
+system views say the same in SQL.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from tailrace.catalog.columns import Int
-from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.database import in_batches
+from tailrace.propagation import outputs
 from tailrace.propagation import tables as t
-from tailrace.propagation.job import Job, JobError, JobRecord, LastRun, NewJob, State
-from tailrace.propagation.job_rows import from_row, to_row
+from tailrace.propagation.job import AT_REST, Job, JobError, JobRecord, LastRun, NewJob, State
+from tailrace.propagation.spec import JobSpec
 from tailrace.store import tables as st
-from tailrace.store.lookup import NEWEST, OLDEST
 from tailrace.store.names import fold
 
 _J = t.job.c
 
 
-# --- reading ------------------------------------------------------------------------------------
+# --- a row ---------------------------------------------------------------------------------------
+
+# In an UPDATE: a running job is at rest again; one that was paused meanwhile stays so.
+ENDED = sa.case((_J.state == State.RUNNING, State.COMPLETED), else_=_J.state)
+# The same for one that has failed for good.
+FAILED = sa.case((_J.state == State.RUNNING, State.ERROR.value), else_=_J.state)
+# Whether a spec asks for history to be kept.
+HAS_RETENTION = _J.spec.like('%"retention":%')
 
 
-@dataclass(frozen=True, kw_only=True)
-class News:
-    """What happened in the lake and in the job log since a runner looked last."""
-
-    oldest: int  # snapshot
-    newest: int  # snapshot
-    lsn: int  # the last number of the job log
-    changed: dict[int, int]  # when tables changed last, of those that did
-    jobs: list[JobRecord]  # written since
-
-
-_CHANGED = st.own_table.c
-# Written jobs, then the rest, once for each table that has changed, or once.
-_NEWS: sa.CompoundSelect[Any] = sa.union_all(
-    sa.select(
-        t.job,
-        sa.null().label("oldest"),
-        sa.null().label("newest"),
-        sa.null().label("last"),
-        sa.null().label("table_id"),
-        sa.null().label("changed"),
-    ).where(_J.lsn > sa.bindparam("lsn", type_=Int)),
-    sa.select(
-        *(sa.null().label(column.name) for column in t.job.c),
-        OLDEST,
-        NEWEST,
-        t.counter.c.value,
-        _CHANGED.table_id,
-        _CHANGED.last_change_snapshot,
+def from_row(row: Any) -> JobRecord:
+    """A row as a value."""
+    return JobRecord(
+        id=row.job_id,
+        tenant=row.tenant,
+        home=row.home,
+        name=row.name,
+        kind=row.kind,
+        spec=spec_from_json(row.spec),
+        state=state_of(row.state, watermark=row.watermark, tries=row.tries),
+        watermark=row.watermark,
+        claim_to=row.claim_to,
+        catches_up=bool(row.catches_up),
+        node=row.node_id,
+        epoch=row.epoch,
+        lsn=row.lsn,
+        tries=row.tries,
+        retry_at=row.retry_at,
+        last=_last_from_json(row.status),
+        created_at=row.created_at,
+        dropped_at=row.dropped_at,
     )
-    .select_from(t.counter)
-    .outerjoin(st.own_table, _CHANGED.last_change_snapshot > sa.bindparam("since", type_=Int))
-    .where(t.counter.c.name == "lsn"),
-)
 
 
-def news(connection: sa.Connection, since: int, lsn: int) -> News:
-    """What happened after a snapshot and a number of the job log; one statement, one moment."""
-    jobs, changed = [], {}
-    for row in connection.execute(_NEWS, {"since": since, "lsn": lsn}):
-        if row.last is None:
-            jobs.append(from_row(row))
-            continue
-        oldest, newest, last = row.oldest, row.newest, row.last
-        if row.table_id is not None:
-            changed[row.table_id] = row.changed
-    jobs.sort(key=lambda job: job.lsn)
-    return News(oldest=oldest, newest=newest, lsn=last, changed=changed, jobs=jobs)
+def to_row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a job as columns of its row; a value may be an SQL expression, too."""
+    return dict(_column(name, value) for name, value in values.items())
 
 
-def lake_id(connection: sa.Connection) -> str:
-    """The id of this lake."""
-    c = own_metadata.c
-    return str(connection.execute(sa.select(c.value).where(c.key == "lake_id")).scalar_one())
+def _column(name: str, value: Any) -> tuple[str, Any]:
+    if name == "state" and isinstance(value, State):
+        return name, stored_state(value)
+    if name == "node":
+        return "node_id", value
+    if name == "catches_up":
+        return name, int(value)
+    if name == "spec":
+        return name, json.dumps(value.to_dict())
+    if name == "last":
+        return "status", _last_to_json(value)
+    return name, value
+
+
+def state_of(stored: str, *, watermark: int | None, tries: int) -> State:
+    """The state of a job, by its row."""
+    if stored != State.COMPLETED:
+        return State(stored)
+    if tries:
+        return State.FAILING
+    return State.NEW if watermark is None else State.IDLE
+
+
+def stored_state(state: State) -> str:
+    """The word for a state in the job log."""
+    return State.COMPLETED if state in AT_REST else state.value
+
+
+def spec_from_json(text: str) -> JobSpec:
+    """A job's spec."""
+    stored = json.loads(text)
+    return JobSpec(
+        consumer=stored["consumer"],
+        job_type=stored["trigger"]["job_type"],
+        schedule=stored["trigger"]["schedule"],
+        priority=stored["priority"],
+        timeout=stored["timeout"],
+        retention=stored.get("retention"),
+        sources=tuple(stored["sources"]),
+    )
+
+
+def _last_from_json(text: str) -> LastRun:
+    stored = json.loads(text)
+    error = stored.get("error")
+    return LastRun(
+        memory=stored.get("memory", {}), error=None if error is None else JobError(**error)
+    )
+
+
+def _last_to_json(last: LastRun) -> str:
+    error = {} if last.error is None else {"error": asdict(last.error)}
+    return json.dumps({"memory": last.memory, **error})
+
+
+# --- reading ------------------------------------------------------------------------------------
 
 
 def with_sources(
@@ -203,23 +243,6 @@ def downstream_of(connection: sa.Connection, job_id: int) -> list[JobRecord]:
     return sorted(jobs, key=lambda job: (-len(upstream[job.id]), job.id))
 
 
-def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
-    """The tables that are derived by some jobs, by job."""
-    c = st.output.c
-    derived: dict[int, list[int]] = {job_id: [] for job_id in ids}
-    query = sa.select(c.owner, c.table_id).where(c.owned == 1)
-    for some in in_batches(list(derived)):
-        for row in connection.execute(query.where(c.owner.in_(some))):
-            derived[row.owner].append(row.table_id)
-    return derived
-
-
-def outputs_of(connection: sa.Connection, job_id: int) -> set[int]:
-    """All tables that a job is known to write to."""
-    c = st.output.c
-    return set(connection.execute(sa.select(c.table_id).where(c.owner == job_id)).scalars())
-
-
 def _read_with_sources(
     connection: sa.Connection, records: Sequence[JobRecord]
 ) -> list[tuple[Job, bool]]:
@@ -304,7 +327,7 @@ def insert_all(
     upstream = ((job_id, job.upstream) for job_id, job in numbered)
     _insert_lists(connection, t.job_upstream, "upstream_id", upstream)
     for job_id, job in numbered:
-        add_outputs(connection, job_id, job.outputs, owned=True)
+        outputs.add_outputs(connection, job_id, job.outputs, owned=True)
     return [job_id for job_id, _ in numbered]
 
 
@@ -322,15 +345,6 @@ def _insert_lists(
     ]
     if rows:
         connection.execute(sa.insert(table), rows)
-
-
-def add_outputs(
-    connection: sa.Connection, job_id: int, tables: Sequence[int], *, owned: bool
-) -> None:
-    """Enter tables that a job writes to."""
-    rows = [{"owner": job_id, "table_id": table, "owned": int(owned)} for table in tables]
-    if rows:
-        connection.execute(sa.insert(st.output), rows)
 
 
 def write(
@@ -352,24 +366,6 @@ def write(
 def stop(connection: sa.Connection, job_id: int, **values: Any) -> int | None:
     """Change a job so that whatever runs for it can no longer commit."""
     return write(connection, job_id, epoch=_J.epoch + 1, **values)
-
-
-def enter_trigger_fault(
-    connection: sa.Connection, job: Job, error: JobError, again: datetime
-) -> None:
-    """Enter that a job's trigger raised, and when to ask it again, unless the job has changed."""
-    now = record(connection, job.id)
-    if now is not None and now.lsn == job.lsn:
-        last = now.last.with_error(error)
-        write(connection, job.id, tries=job.tries + 1, retry_at=again, last=last)
-
-
-def clear_trigger_fault(connection: sa.Connection, job: Job, code: int) -> None:
-    """Enter that a job's trigger works again, if the trigger was what had failed."""
-    now = record(connection, job.id)
-    if now is None or now.lsn != job.lsn or now.last.error is None or now.last.error.code != code:
-        return
-    write(connection, job.id, tries=0, retry_at=None, last=now.last.with_error(None))
 
 
 def drop(connection: sa.Connection, job_id: int, now: datetime) -> bool:

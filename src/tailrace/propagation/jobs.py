@@ -25,14 +25,16 @@ from tailrace.errors import (
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import history, joblog, retry
 from tailrace.propagation import tables as t
-from tailrace.propagation.consumer import find_consumer
-from tailrace.propagation.dropping import Dropping, has_lost_a_source
+from tailrace.propagation.consumer import check_outside, find_consumer
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import AT_REST, STOPPED, Job, JobRecord, NewJob, State
-from tailrace.propagation.job_rows import stored_state
+from tailrace.propagation.joblog import stored_state
 from tailrace.propagation.node import common_fault, live_nodes
-from tailrace.propagation.reentrancy import check_outside
-from tailrace.propagation.registration import Registration, check_retention
+from tailrace.propagation.registration import (
+    Registration,
+    check_retention,
+    has_lost_a_source,
+)
 from tailrace.propagation.spec import JobSpec, complete, updated
 from tailrace.propagation.status import JobStatus, statuses
 from tailrace.store import lookup
@@ -55,8 +57,7 @@ class Jobs:
         run_one: Callable[[Callable[[Job], bool], float | None], None],
     ) -> None:
         self._runtime, self._begin, self._run_one = runtime, begin, run_one
-        self._dropping = Dropping(runtime)
-        self._registration = Registration(runtime, self._dropping)
+        self._registration = Registration(runtime)
 
     # --- register and unregister ------------------------------------------------------------
 
@@ -127,12 +128,12 @@ class Jobs:
                 raise InvalidError(f"{home}/{name} cannot unregister itself from its own consumer")
             if txn.acts_for(job.id):
                 return False  # this transaction drops it already
-            self._dropping.drop(txn, job, cascade=cascade)
+            self._registration.drop(txn, job, cascade=cascade)
             return True
         check_outside("lake.jobs.unregister(…) without txn=")
         try:
             with self._begin() as own:
-                dropped = self._dropping.drop(own, job, cascade=cascade)
+                dropped = self._registration.drop(own, job, cascade=cascade)
         except ConflictError:
             with self._runtime.database.read() as connection:
                 now = joblog.record(connection, job.id)
@@ -140,7 +141,7 @@ class Jobs:
                 return False  # another transaction dropped it first
             raise
         for job_id in dropped:
-            self._dropping.wait_for_rest(job_id)
+            self._registration.wait_for_rest(job_id)
         return True
 
     # --- change -----------------------------------------------------------------------------

@@ -1,41 +1,45 @@
-"""Registering jobs: checked when it is asked for, entered in the job log by the commit.
+"""Registering and dropping jobs: checked at once, entered in the job log by the commit.
 
 Always true: a job whose name another transaction took meanwhile, or whose table it dropped, fails
-the commit.
+the commit. From the commit that drops a job on, nothing is written for it. A job that others read
+from is only dropped together with them, and one whose sources are dropped never runs again.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
 from tailrace.errors import ConflictError, InvalidError
+from tailrace.fixes import Action, Fix
 from tailrace.log import get_logger
-from tailrace.propagation import graph, joblog
+from tailrace.propagation import joblog, retry
 from tailrace.propagation.consumer import find_consumer, is_broken, why_missing
-from tailrace.propagation.dropping import Dropping, has_lost_a_source
-from tailrace.propagation.job import NewJob
+from tailrace.propagation.job import JobError, JobRecord, NewJob, State
+from tailrace.propagation.node import live_nodes
+from tailrace.propagation.outputs import check_no_loop, derived_by
 from tailrace.propagation.spec import JobSpec
 from tailrace.propagation.trigger import parse_interval
 from tailrace.store import lookup
-from tailrace.store.names import fold
+from tailrace.store.names import fold, quoted_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
 
-log = get_logger("tailrace.jobs")
-
 
 class Registration:
-    """Registers jobs as parts of transactions."""
+    """Registers and drops jobs as parts of transactions."""
 
-    def __init__(self, runtime: TenantRuntime, dropping: Dropping) -> None:
-        self._runtime, self._dropping = runtime, dropping
+    def __init__(self, runtime: TenantRuntime) -> None:
+        self._runtime = runtime
         # What transactions that have not ended are going to register.
         self._pending: WeakKeyDictionary[Transaction, set[tuple[str, str]]] = WeakKeyDictionary()
         self._batches: WeakKeyDictionary[Transaction, _Batch] = WeakKeyDictionary()
@@ -61,7 +65,7 @@ class Registration:
             if old is not None and not has_lost_a_source(connection, old.id):
                 return False
         if old is not None:  # it can never run again: the new one takes its place
-            self._dropping.drop(txn, old)
+            self.drop(txn, old)
         outputs = self._prepare(txn, new, sources)
         batch = self._batches.get(txn)
         # Those that follow each other are entered at once; else in their turn.
@@ -82,6 +86,76 @@ class Registration:
             raise InvalidError(why_missing(kind))
         log.warning("consumer not known here", kind=kind, job=new.name)
         return []
+
+    # --- dropping ---------------------------------------------------------------------------
+
+    def drop(self, txn: Transaction, job: JobRecord, *, cascade: bool = False) -> list[int]:
+        """Drop a job with the commit, with `cascade` what is downstream first; all their ids."""
+        with self._runtime.database.read() as connection:
+            downstream = joblog.downstream_of(connection, job.id)
+        downstream = [one for one in downstream if not txn.acts_for(one.id)]
+        if not cascade:
+            _refuse_if_needed(downstream, job.full_name)
+        dropped = [*(one.id for one in downstream), job.id] if cascade else [job.id]
+        for job_id in dropped:
+            self._drop(txn, job_id)
+        return dropped
+
+    def _drop(self, txn: Transaction, job_id: int) -> None:
+        txn.act_for(job_id)
+        with self._runtime.database.read() as connection:
+            derived = [
+                lookup.table_by_id(connection, table_id, txn.base)
+                for table_id in derived_by(connection, [job_id])[job_id]
+            ]
+        for info in derived:
+            if info is not None:
+                txn.drop_table(quoted_name(info.schema, info.name))
+        name = self._undo(txn, job_id)
+
+        def drop(commit: Commit) -> None:
+            connection = commit.connection
+            # Again: a downstream job may have been registered meanwhile, even by this transaction.
+            _refuse_if_needed(joblog.downstream_of(connection, job_id), name)
+            if not joblog.drop(connection, job_id, self._runtime.clock.now()):
+                raise ConflictError("another transaction dropped the job")
+
+        txn.on_commit(drop)
+
+    def _undo(self, txn: Transaction, job_id: int) -> str:
+        """Let the consumer of a job that is being dropped undo what it did to the sources.
+
+        Returns the job's full name.
+        """
+        with self._runtime.database.read() as connection:
+            job = joblog.record(connection, job_id)
+            ids = joblog.sources_of(connection, [job_id])[job_id]
+            infos = [lookup.table_by_id(connection, source, txn.base) for source in ids]
+        assert job is not None  # its rows stay for long after it was dropped
+        consumer = find_consumer(job.kind)
+        if consumer is not None:
+            there = [info for info in infos if info is not None]
+            consumer.dropping(txn, job.spec.consumer, there)
+        return job.full_name
+
+    def wait_for_rest(self, job_id: int) -> None:
+        """Wait until no living node runs anything for a job."""
+        changed = threading.Event()
+        end_listening = self._runtime.database.listen(changed.set)
+        deadline = time.monotonic() + self._runtime.settings.drop_timeout.total_seconds()
+        try:
+            while time.monotonic() < deadline:
+                changed.clear()
+                with self._runtime.database.read() as connection:
+                    job = joblog.record(connection, job_id)
+                    if job is None or job.node is None:
+                        return
+                    if job.node not in live_nodes(connection, self._runtime.clock):
+                        return
+                changed.wait(0.1)
+        finally:
+            end_listening()
+        log.warning("a dropped job's iteration goes on", job_id=job_id)
 
 
 def check_retention(connection: sa.Connection, spec: JobSpec) -> None:
@@ -120,7 +194,7 @@ class _Batch:
                 raise ConflictError(f"another transaction registered {job.full_name}")
             sources = [commit.table_id(table) for table in read]
             outputs = [commit.table_id(table) for table in derived]
-            graph.check_no_loop(connection, job.full_name, sources, outputs)
+            check_no_loop(connection, job.full_name, sources, outputs)
             upstream = self._all_upstream(connection, job, sources)
             new = replace(job, sources=sources, outputs=outputs, upstream=upstream)
             if outputs or upstream:  # the next may read from it, or lead back to it
@@ -165,3 +239,42 @@ class _Batch:
                     "which it reads from"
                 )
         return upstream
+
+
+log = get_logger("tailrace.jobs")
+
+
+def _refuse_if_needed(downstream: Sequence[JobRecord], job: str) -> None:
+    if downstream:
+        names = ", ".join(one.full_name for one in downstream[:5])
+        raise InvalidError(
+            f"{job} cannot be dropped while others read from it ({names})",
+            fix=Fix(Action.DROP_READERS_FIRST),
+        )
+
+
+def has_lost_a_source(connection: sa.Connection, job_id: int) -> bool:
+    """Whether a source of a job is not there any more, so that it can never run again."""
+    newest = lookup.newest_snapshot(connection)
+    sources = joblog.sources_of(connection, [job_id])[job_id]
+    return any(lookup.table_by_id(connection, source, newest) is None for source in sources)
+
+
+def fail_followers(connection: sa.Connection, tables: Sequence[int], now: datetime) -> None:
+    """Tables are being dropped: the jobs that follow them can never run again."""
+    followers = [(job, find_consumer(job.kind)) for job in joblog.following(connection, tables)]
+    held = [(job.home, one.holds_sources) for job, one in followers if one and one.holds_sources]
+    if held:
+        names = ", ".join(sorted(home for home, _ in held)[:5])
+        raise InvalidError(
+            f"a table cannot be dropped while {held[0][1]} read it ({names})",
+            fix=Fix(Action.DROP_READERS_FIRST),
+        )
+    for job, consumer in followers:
+        if consumer is not None and consumer.goes_with_source:
+            joblog.drop(connection, job.id, now)
+            continue
+        error = JobError(
+            code=retry.SOURCE_GONE, message=retry.source_gone(job.full_name), at=str(now)
+        )
+        joblog.stop(connection, job.id, state=State.ERROR, last=job.last.with_error(error))

@@ -22,13 +22,11 @@ from tailrace.catalog.database import in_batches
 from tailrace.configuration import Configuration
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import backlog, claims, freshness, joblog, retry
-from tailrace.propagation.chain import link
+from tailrace.propagation import claims, freshness, joblog, retry
 from tailrace.propagation.consumer import find_consumer
-from tailrace.propagation.due_times import DueTimes
 from tailrace.propagation.job import Job, JobError, State, Work
-from tailrace.propagation.job_cache import Entry, GroupKey, JobCache, group_key
-from tailrace.propagation.plan import Rules, plan_group
+from tailrace.propagation.job_cache import DueTimes, Entry, GroupKey, JobCache, group_key, read_news
+from tailrace.propagation.plan import Rules, link, plan_group
 from tailrace.propagation.trigger import Unknown
 from tailrace.store.lookup import NO_SNAPSHOT
 from tailrace.store.runtime import Runtime
@@ -113,7 +111,7 @@ class Runner:
         """Bring the cache up to date. Everything is read before anything is applied."""
         cache = self.cache
         since = cache.snapshot if cache.snapshot >= 0 else NO_SNAPSHOT
-        news = joblog.news(connection, since, cache.lsn)
+        news = read_news(connection, since, cache.lsn)
         jobs = joblog.with_sources(connection, news.jobs, cache.job)
         gone: list[int] = []
         if full:
@@ -197,7 +195,7 @@ class Runner:
         newest, settings = self.cache.snapshot, self._runtime.settings
         last = [work for work in works if work.to == newest == (work.members[0].since or 0) + 1]
         tables = {table for work in last for table in work.sources}
-        large = backlog.large_tables(connection, tables, newest, settings) if tables else set()
+        large = freshness.large_tables(connection, tables, newest, settings) if tables else set()
         return {
             job
             for work in works
@@ -233,13 +231,13 @@ class Runner:
         self, connection: sa.Connection, job: Job, error: Exception | None, now: datetime
     ) -> None:
         if error is None:
-            joblog.clear_trigger_fault(connection, job, retry.TRIGGER)
+            claims.clear_trigger_fault(connection, job, retry.TRIGGER)
             return
         log.warning("trigger failed", job=job.full_name, error=repr(error)[:500])
         message = f"the trigger failed: {retry.message_of(error)}"
         failure = JobError(code=retry.TRIGGER, message=message, at=str(now))
         pause = retry.pause(job.tries + 1, self._runtime.settings, self._random)
-        joblog.enter_trigger_fault(connection, job, failure, now + pause)
+        claims.enter_trigger_fault(connection, job, failure, now + pause)
 
     def _is_ready(self, entry: Entry) -> bool:
         job = entry.job
@@ -261,7 +259,7 @@ class Runner:
         if since is None or is_bound or since < self.cache.oldest:
             return work
         settings = self._runtime.settings
-        to, is_small = backlog.cut(connection, work.sources, since, work.to, settings)
+        to, is_small = freshness.cut(connection, work.sources, since, work.to, settings)
         if to == work.to and is_small:
             return work
         return replace(work, to=to, is_backlog=not is_small)

@@ -10,18 +10,15 @@ import threading
 from collections.abc import Callable
 
 from tailrace.log import get_logger
+from tailrace.propagation.background import Housekeeping, Maintenance, Purger
 from tailrace.propagation.consumer import find_consumer
-from tailrace.propagation.execution import Execution
 from tailrace.propagation.health import Health
 from tailrace.propagation.history import Iteration
-from tailrace.propagation.housekeeping import Housekeeping
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Job
-from tailrace.propagation.maintenance import Maintenance
 from tailrace.propagation.node import Node
-from tailrace.propagation.purging import Purger
 from tailrace.propagation.runner import Runner
-from tailrace.propagation.scheduler import Scheduler
+from tailrace.propagation.scheduler import Execution, Scheduler
 from tailrace.propagation.watch import Watch
 from tailrace.store.runtime import Runtime
 from tailrace.store.transaction import Heartbeat

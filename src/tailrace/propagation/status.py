@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
-from tailrace.propagation import joblog
 from tailrace.propagation.consumer import find_consumer, known_consumers, why_missing
 from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.job import STOPPED, JobRecord, State
+from tailrace.propagation.outputs import derived_by
 from tailrace.propagation.trigger import Unknown, make_trigger
 from tailrace.store import lookup
 
@@ -81,7 +81,7 @@ class _Facts:
         self._freshness = Freshness(connection, jobs)
         self._watermarks = self._freshness.watermarks(jobs)
         self._oldest = lookup.oldest_snapshot(connection)
-        self._outputs = joblog.derived_by(connection, [job.id for job in jobs])
+        self._outputs = derived_by(connection, [job.id for job in jobs])
         every = (*self._freshness.sources.values(), *self._outputs.values())
         self._names = _names(connection, {table for some in every for table in some})
 

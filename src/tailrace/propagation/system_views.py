@@ -17,7 +17,7 @@ _AGE = {
     "sqlite": "(julianday('now') - julianday(substr(s.snapshot_time, 1, 23))) * 86400.0",
     "postgresql": "CAST(EXTRACT(EPOCH FROM (now() - s.snapshot_time)) AS DOUBLE PRECISION)",
 }
-# What users see in place of `completed`; `propagation.job_rows.state_of` says the same.
+# What users see in place of `completed`; `propagation.joblog.state_of` says the same.
 STATE = """CASE WHEN j.state <> 'completed' THEN j.state WHEN j.tries > 0 THEN 'failing'
             WHEN j.watermark IS NULL THEN 'new' ELSE 'idle' END AS state"""
 _JOBS = """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from tailrace.errors import JobFailedError, UnavailableError
-from tailrace.propagation import graph, joblog
+from tailrace.propagation import joblog, outputs
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job, State
 from tailrace.propagation.service import Service
@@ -70,7 +70,7 @@ class UntilFresh(Service):
                 target = lookup.newest_snapshot(connection)
             self._run_until(target, deadline, timeout)
             with self._runtime.database.read() as connection:
-                rounds = graph.longest_chain(connection)  # a job's first run may make it longer
+                rounds = outputs.longest_chain(connection)  # a job's first run may make it longer
             done += 1
         self.scheduler.close(stop=False)
         self._maintenance.run(deadline)

@@ -16,11 +16,11 @@ from tailrace.errors import InvalidError, JobFailedError, NotFoundError, Unavail
 from tailrace.fixes import Action, Fix
 from tailrace.propagation import history, joblog
 from tailrace.propagation import tables as t
+from tailrace.propagation.consumer import check_outside
 from tailrace.propagation.freshness import Freshness
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job, JobRecord, State
 from tailrace.propagation.jobs import Jobs, home_of
-from tailrace.propagation.reentrancy import check_outside
 from tailrace.propagation.status import JobStatus
 from tailrace.store.names import OWN_PREFIX, split_name
 from tailrace.store.runtime import TenantRuntime

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import InvalidError
-from tailrace.propagation import versions
-from tailrace.propagation.changes import Changes, SourceChanges
+from tailrace.propagation.changes import Changes, SharedRead, SourceChanges
 from tailrace.propagation.consumer import JobContext
 from tailrace.propagation.job import RunKind
-from tailrace.propagation.shared_reads import SharedRead
+from tailrace.propagation.outputs import version_at
 from tailrace.spark_sql import types
 from tailrace.store.changes import INSERT, Feed, difference
 from tailrace.store.names import split_name
@@ -87,7 +86,7 @@ class Sources:
     def _version(self, table: TableInfo, label: int) -> int:
         """The commit that made another view what it is at a label."""
         with self._runtime.database.read() as connection:
-            version = versions.version_at(connection, table.id, label)
+            version = version_at(connection, table.id, label)
         if version is None:
             raise InvalidError(f"{table.full_name} has no version for snapshot {label}")
         return version

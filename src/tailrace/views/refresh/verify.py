@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.fixes import Action, Fix, Words, in_python
-from tailrace.propagation import joblog, versions
+from tailrace.propagation import joblog
 from tailrace.propagation.job import JobRecord
+from tailrace.propagation.outputs import version_at
 from tailrace.spark_sql import types
 from tailrace.store import spark_scan
 from tailrace.store.names import split_name
@@ -154,7 +155,7 @@ class _Recompute:
             fix = Fix(Action.BUILD_VIEW, options["view"])
             raise InvalidError(f"the view {options['view']} has not been built", fix=fix)
         with self._runtime.database.read() as connection:
-            version = versions.version_at(connection, table.id, self._at)
+            version = version_at(connection, table.id, self._at)
         assert version is not None
         frame = spark_scan.to_df(self._runtime, scan_at(self._runtime, table, version))
         definition = self._defined(options)

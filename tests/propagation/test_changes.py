@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tailrace.propagation import shared_reads
-from tailrace.propagation.shared_reads import SharedRead, SharedReads
+from tailrace.propagation import changes
+from tailrace.propagation.changes import SharedRead, SharedReads
 
 if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime
@@ -25,7 +25,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[set[str] | None]:
         plans.append(columns)
         return object()
 
-    monkeypatch.setattr(shared_reads, "plan_range", plan)
+    monkeypatch.setattr(changes, "plan_range", plan)
     return plans
 
 

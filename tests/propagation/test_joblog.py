@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.propagation.job import AT_REST, JobError, JobRecord, LastRun, State
-from tailrace.propagation.job_rows import from_row, spec_from_json, state_of, stored_state, to_row
+from tailrace.propagation.joblog import from_row, spec_from_json, state_of, stored_state, to_row
 from tailrace.propagation.spec import complete
 
 SPEC = complete({"consumer": {"kind": "replica", "table": "copy"}, "retention": "3d"})
