@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError
@@ -51,12 +51,13 @@ class Views:
         check_name(plain, "view")
         if is_hidden(plain):
             raise InvalidError(f"the name {plain!r} is reserved: choose another")
-        if txn is not None:
-            self._create(txn, name, query, trigger, policy, priority, replace=replace)
-        else:
-            with self._context.begin() as own:
-                self._create(own, name, query, trigger, policy, priority, replace=replace)
+        with self._within(txn) as own:
+            self._create(own, name, query, trigger, policy, priority, replace=replace)
         return View(self._context, quoted_name(schema, plain))
+
+    def _within(self, txn: Transaction | None) -> AbstractContextManager[Transaction]:
+        """The caller's transaction, or one that is committed at the end."""
+        return self._context.begin() if txn is None else nullcontext(txn)
 
     def _create(
         self,
@@ -99,7 +100,7 @@ class Views:
             "view": quoted_name(*split_name(name)),
             "query": text,
             "policy": policy,
-            "table": stored_table_name(name, token),
+            "table": quoted_name(split_name(name)[0], f"_tailrace_{token}"),
             "fields": definition.fields,
             "checked": checked,
         }
@@ -148,13 +149,10 @@ class Views:
 
     def drop(self, name: str, *, cascade: bool = False, txn: Transaction | None = None) -> None:
         """Drop a view; with `cascade`, also those that read it."""
-        if txn is not None:
-            self.drop_in(txn, name, cascade=cascade)
-            return
-        with self._context.begin() as own:
-            self.drop_in(own, name, cascade=cascade)
+        with self._within(txn) as own:
+            self._drop(own, name, cascade=cascade)
 
-    def drop_in(self, txn: Transaction, name: str, *, cascade: bool) -> None:
+    def _drop(self, txn: Transaction, name: str, *, cascade: bool) -> None:
         view = View(self._context, name)
         job = view._job()
         runtime = self._context.runtime
@@ -242,9 +240,3 @@ def _empty(session: Any, definition: Definition, prefix: str, names: list[str]) 
         frame.createOrReplaceTempView(own[key])
     read: DataFrame = session.sql(with_tables(definition.tree, lambda key: own[key]).sql("spark"))
     return read
-
-
-def stored_table_name(view: str, token: str) -> str:
-    """A new name for a view's stored table, in the view's schema."""
-    schema, _ = split_name(view)
-    return quoted_name(schema, f"_tailrace_{re.sub('[^0-9a-z]', '', token)}")

@@ -186,7 +186,10 @@ class Translator(Relations):
                 raise UnsupportedError("a subquery in the HAVING of a correlated subquery")
             late.values_where(late.having)
         # A subquery in HAVING comes after the groups, so it takes no part in them.
-        trees = [_without_queries(tree) for tree in late.trees()]
+        trees = [
+            tree.transform(lambda part: exp.Null() if isinstance(part, exp.Query) else part)
+            for tree in late.trees()
+        ]
         grouped = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
         grouped.scalars = frozenset(subqueries.columns)
         result.node, result.single, result.open = grouped.node, grouped.single, grouped.open
@@ -372,14 +375,6 @@ def _number(tree: exp.Expr) -> int:
     if isinstance(tree, exp.Literal) and not tree.is_string and tree.this.isdigit():
         return int(tree.this)
     raise UnsupportedError(f"LIMIT {tree.sql('spark')}: only a number")
-
-
-def _without_queries(tree: exp.Expr) -> exp.Expr:
-    holder = exp.Paren(this=tree.copy())
-    for query in list(holder.find_all(exp.Query)):
-        query.replace(exp.Null())
-    result: exp.Expr = holder.this
-    return result
 
 
 def _with_this(ordered: exp.Ordered, this: exp.Expr) -> exp.Ordered:

@@ -57,15 +57,11 @@ def add_windows(relations: Relations, select: exp.Select, node: Node, late: Late
         names[text] = relations.names.new("w", relations.names.type_of(window))
         computed.append((names[text], window))
 
-    def after(tree: exp.Expr) -> exp.Expr:
-        holder = exp.Paren(this=tree.copy())
-        for window in list(holder.find_all(exp.Window)):
-            if window.sql("spark") in names:
-                window.replace(column_of(names[window.sql("spark")]))
-        result: exp.Expr = holder.this
-        return result
+    def after(part: exp.Expr) -> exp.Expr:
+        name = names.get(part.sql("spark")) if isinstance(part, exp.Window) else None
+        return part if name is None else column_of(name)
 
-    late.rewrite(after)
+    late.rewrite(lambda tree: tree.transform(after))
     return Window(
         columns=(*node.columns, *names.values()),
         input=node,
