@@ -6,8 +6,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog.columns import Int, Text, since, span
 from tailrace.catalog.part import Part
-from tailrace.propagation.system_views import ERROR, STATE, fill
-from tailrace.propagation.tables import counter
+from tailrace.propagation.tables import ERROR, STATE, counter, fill
 
 metadata = sa.MetaData()
 

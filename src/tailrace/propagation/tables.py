@@ -1,7 +1,13 @@
-"""The tables of propagation: jobs, what they read and did, and the nodes that run them."""
+"""The tables of propagation: jobs, what they read and did, and the nodes that run them.
+
+The system views at the end say what jobs are, what they did, and how fresh their outputs are. Their
+queries are texts, for the database itself; a piece in braces differs by dialect, or is used more
+than once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -9,7 +15,6 @@ import sqlalchemy as sa
 from tailrace.catalog.columns import Int, PartialIndex, Text, Time, since
 from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.part import Part, new_views
-from tailrace.propagation.system_views import system_views
 
 metadata = sa.MetaData()
 
@@ -142,6 +147,130 @@ job_upstream = sa.Table(
     sa.Index("tailrace_ix_job_upstream", "upstream_id"),
     info=since(3),
 )
+
+
+# --- system views -------------------------------------------------------------------------------
+
+# By database: the error of a job's last try, which is in JSON, and the age of a moment in seconds.
+ERROR = {
+    "sqlite": "json_extract(j.status, '$.error.message')",
+    "postgresql": "(j.status::json #>> '{error,message}')",
+}
+_AGE = {
+    "sqlite": "(julianday('now') - julianday(substr(s.snapshot_time, 1, 23))) * 86400.0",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM (now() - s.snapshot_time)) AS DOUBLE PRECISION)",
+}
+# What users see in place of `completed`; `propagation.joblog.state_of` says the same.
+STATE = """CASE WHEN j.state <> 'completed' THEN j.state WHEN j.tries > 0 THEN 'failing'
+            WHEN j.watermark IS NULL THEN 'new' ELSE 'idle' END AS state"""
+_JOBS = """
+SELECT j.job_id, j.tenant, j.home AS object, j.name, j.kind, {state}, j.watermark,
+       j.tries, {error} AS error, j.retry_at, j.node_id AS running_on, j.created_at
+FROM tailrace_job j
+WHERE j.dropped_at IS NULL
+"""
+_ITERATIONS = """
+SELECT i.iteration_id, i.tenant, j.home AS object, j.name, i.strategy, i.from_snapshot,
+       i.to_snapshot, i.started_at, i.ended_at, i.seconds, i.rows_read, i.bytes_read,
+       i.rows_written, i.bytes_written, i.error
+FROM tailrace_iteration i
+JOIN tailrace_job j ON j.job_id = i.job_id
+"""
+# How far jobs are, as `propagation.freshness` says it. `since` is when the first change came that
+# is missing in the output. Of deletes that went into a file of older ones, only the last is known:
+# they are counted from that one, but leave the watermark where it is. The rows are at most as many
+# as changed, for the same reason.
+_FRESHNESS = """
+WITH stale AS (
+    SELECT j.job_id, COALESCE(j.watermark, -1) AS watermark, s.table_id,
+           CASE WHEN t.last_change_snapshot > COALESCE(j.watermark, -1)
+                THEN t.last_change_snapshot ELSE g.dropped_at END AS changed_at
+    FROM tailrace_job j
+    JOIN tailrace_job_source s ON s.job_id = j.job_id
+    JOIN tailrace_table t ON t.table_id = s.table_id
+    LEFT JOIN (SELECT d.table_id, MAX(d.end_snapshot) AS dropped_at FROM ducklake_table d
+               GROUP BY d.table_id HAVING COUNT(d.end_snapshot) = COUNT(d.table_id)) g
+           ON g.table_id = s.table_id
+    WHERE j.dropped_at IS NULL
+      AND (t.last_change_snapshot > COALESCE(j.watermark, -1) OR g.table_id IS NOT NULL)
+), behind AS (
+    SELECT a.job_id, MIN(a.changed_at) AS since FROM stale a GROUP BY a.job_id
+), files AS (
+    SELECT a.job_id,
+           SUM(CASE WHEN f.begin_snapshot <= a.watermark OR f.end_snapshot IS NULL
+                    THEN f.record_count ELSE 0 END) AS count_rows,
+           MIN(CASE WHEN f.begin_snapshot > a.watermark THEN f.begin_snapshot
+                    ELSE f.end_snapshot END) AS since
+    FROM stale a JOIN ducklake_data_file f ON f.table_id = a.table_id
+    WHERE f.begin_snapshot > a.watermark OR f.end_snapshot > a.watermark
+    GROUP BY a.job_id
+), deletes AS (
+    SELECT a.job_id, SUM(d.delete_count) AS count_rows,
+           MIN(CASE WHEN d.begin_snapshot > a.watermark THEN d.begin_snapshot
+                    ELSE a.changed_at END) AS since,
+           MIN(CASE WHEN d.begin_snapshot > a.watermark THEN d.begin_snapshot
+                    ELSE a.watermark + 1 END) AS after_watermark
+    FROM stale a JOIN ducklake_delete_file d ON d.table_id = a.table_id
+    WHERE COALESCE(d.partial_max, d.begin_snapshot) > a.watermark AND d.end_snapshot IS NULL
+    GROUP BY a.job_id
+), lags AS (
+    SELECT b.job_id,
+           CASE WHEN COALESCE(f.since, b.since) <= COALESCE(d.since, b.since)
+                THEN COALESCE(f.since, b.since) ELSE COALESCE(d.since, b.since) END AS since,
+           CASE WHEN d.after_watermark IS NULL OR f.since <= d.after_watermark
+                THEN f.since ELSE d.after_watermark END - 1 AS until,
+           CAST(COALESCE(f.count_rows, 0) + COALESCE(d.count_rows, 0) AS BIGINT) AS count_rows
+    FROM behind b
+    LEFT JOIN files f ON f.job_id = b.job_id
+    LEFT JOIN deletes d ON d.job_id = b.job_id
+), newest AS (
+    SELECT MAX(snapshot_id) AS snapshot_id FROM ducklake_snapshot
+)
+SELECT j.tenant, j.home AS object, j.name, j.kind, {state},
+       CASE WHEN b.job_id IS NULL THEN n.snapshot_id
+            WHEN b.until > j.watermark THEN b.until ELSE j.watermark END AS watermark,
+       CASE WHEN b.job_id IS NULL THEN 0 ELSE n.snapshot_id - b.since + 1 END AS lag_snapshots,
+       COALESCE(b.count_rows, 0) AS lag_rows,
+       CASE WHEN b.job_id IS NULL THEN 0.0 ELSE {age} END AS lag_seconds
+FROM tailrace_job j
+CROSS JOIN newest n
+LEFT JOIN lags b ON b.job_id = j.job_id
+LEFT JOIN ducklake_snapshot s ON s.snapshot_id = b.since
+WHERE j.dropped_at IS NULL
+"""
+# Days that were added up, and the iterations of those that were not. Without UNION: DuckDB reads
+# the text of SQLite's views, and writes that with parentheses that SQLite does not take.
+_USAGE = """
+SELECT COALESCE(u.tenant, i.tenant) AS tenant, COALESCE(u.day, i.day) AS day,
+       CAST(SUM(COALESCE(u.iterations, 1)) AS BIGINT) AS iterations,
+       SUM(COALESCE(u.seconds, i.seconds)) AS seconds,
+       CAST(SUM(COALESCE(u.rows_read, i.rows_read)) AS BIGINT) AS rows_read,
+       CAST(SUM(COALESCE(u.bytes_read, i.bytes_read)) AS BIGINT) AS bytes_read,
+       CAST(SUM(COALESCE(u.rows_written, i.rows_written)) AS BIGINT) AS rows_written,
+       CAST(SUM(COALESCE(u.bytes_written, i.bytes_written)) AS BIGINT) AS bytes_written
+FROM (VALUES (1), (2)) AS part
+LEFT JOIN tailrace_usage u ON part.column1 = 1
+LEFT JOIN tailrace_iteration i ON part.column1 = 2
+WHERE u.tenant IS NOT NULL OR i.tenant IS NOT NULL
+GROUP BY COALESCE(u.tenant, i.tenant), COALESCE(u.day, i.day)
+"""
+
+
+def system_views(dialect: str) -> dict[str, str]:
+    """The texts of the views, by name."""
+    views = {"jobs": _JOBS, "iterations": _ITERATIONS, "freshness": _FRESHNESS, "usage": _USAGE}
+    pieces = {"state": STATE, "error": ERROR[dialect], "age": _AGE[dialect]}
+    return {name: fill(text, pieces) for name, text in views.items()}
+
+
+def fill(text: str, pieces: Mapping[str, str]) -> str:
+    """A query with its pieces put in; a plain `format` would stumble over the braces of paths."""
+    for name, piece in pieces.items():
+        text = text.replace(f"{{{name}}}", piece)
+    return text
+
+
+# --- the catalog's part -------------------------------------------------------------------------
 
 
 def _begin_counting(connection: sa.Connection) -> None:
