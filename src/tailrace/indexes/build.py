@@ -47,11 +47,12 @@ _TASK_ROWS = 50_000
 class Builder:
     """Builds segments of one index for one transaction. Can be sent to Spark's workers."""
 
-    storage: Storage
+    source: Storage  # of the table
+    storage: Storage  # of the objects: another for segments that never become a part of the lake
     definition: Definition
     columns: tuple[Column, ...]  # that the index is of
     keys: tuple[Column, ...]
-    directory: str  # where the objects go, relative to the lake
+    directory: str  # where the objects go
     txn_id: str
     centroids: Centroids | None = None
     cache_bytes: int = 0
@@ -65,6 +66,7 @@ class Builder:
         centroids: Centroids | None,
     ) -> Builder:
         return Builder(
+            source=runtime.storage,
             storage=runtime.storage,
             definition=definition,
             columns=tuple(definition.columns_of(table)),
@@ -81,7 +83,7 @@ class Builder:
         try:
             for piece in pieces:
                 current.files.setdefault(piece.file.key, 0)
-                for positions, rows in read(self.storage, piece, self._read_columns()):
+                for positions, rows in read(self.source, piece, self._read_columns()):
                     for start in range(0, rows.num_rows, _STEP):
                         some = slice(start, start + _STEP)
                         current.add(piece.file.key, positions[some], rows.slice(start, _STEP))
@@ -102,13 +104,13 @@ class Builder:
         """What the segments are divided by."""
         if self.centroids is None:
             return None
-        kind = self.definition.kind
-        cache = SegmentCache(limit=self.cache_bytes)
-        return cache.use(
-            self.storage,
+        from tailrace.indexes.vectors import training
+
+        return SegmentCache(limit=self.cache_bytes).use(
+            self.source,
             self.centroids.path,
             self.centroids.checksum,
-            lambda directory: kind.training.load(self.definition, directory),
+            lambda directory: training.load(self.definition, directory),
         )
 
 

@@ -66,9 +66,9 @@ class IndexConsumer(Consumer):
         if all_anew:
             centroids = None
             if definition.kind.is_trained and rows > runtime.settings.exact_rows:
-                centroids = definition.kind.training.train(
-                    runtime, txn, job.id, definition, source.info, pieces
-                )
+                from tailrace.indexes.vectors import training
+
+                centroids = training.train(runtime, txn, job.id, definition, source.info, pieces)
         builder = Builder.of(runtime, definition, source.info, txn.object_owner(), centroids)
         built = build(runtime, builder, pieces)
         txn.own_objects(segment.path for segment in built if segment.path)

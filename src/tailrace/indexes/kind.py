@@ -25,13 +25,10 @@ if TYPE_CHECKING:
 
     from tailrace.indexes.definition import Definition
     from tailrace.indexes.index_snapshot import IndexSnapshot
-    from tailrace.indexes.reader import Opener, Reader
-    from tailrace.indexes.segment import Centroids
-    from tailrace.store.files import RowRange
-    from tailrace.store.runtime import Runtime
     from tailrace.store.schema import Column, TableInfo
     from tailrace.store.transaction import Transaction
 
+    # By position in a segment: rows that a search must not find.
     Hidden = npt.NDArray[np.bool_]
 
 
@@ -76,34 +73,6 @@ class Searcher(ABC):
         raise NotImplementedError  # but for kinds that have highlights
 
 
-class Training(Protocol):
-    """Finds the centroids that a large index is divided by, and keeps searches exact enough."""
-
-    def train(
-        self,
-        runtime: Runtime,
-        txn: Transaction,
-        job_id: int,
-        definition: Definition,
-        table: TableInfo,
-        pieces: Sequence[RowRange],
-        rows: int | None = None,
-    ) -> Centroids | None:
-        """New centroids for the rows of some pieces, from a sample of them.
-
-        `rows` is how many can be found, if that is known. None if they are too few.
-        """
-
-    def load(self, definition: Definition, directory: Path) -> Any:
-        """Centroids out of their files."""
-
-    def is_uneven(self, opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> bool:
-        """Whether rows that came since the training are in few of the lists."""
-
-    def calibrate(self, runtime: Runtime, reader: Reader, centroids: Centroids) -> None:
-        """Measure with all rows how many lists a search has to look at."""
-
-
 class IndexKind(ABC):
     """One kind of index; see the module."""
 
@@ -113,7 +82,7 @@ class IndexKind(ABC):
     query_name: ClassVar[str]  # what the argument is called in SQL
     query_example: ClassVar[str]  # as SQL writes it
     has_highlights: ClassVar[bool] = False
-    # Whether large indexes are divided by centroids, which are trained from a sample.
+    # Whether large indexes are divided by centroids (`vectors/training.py`).
     is_trained: ClassVar[bool] = False
     # Whether tasks may share a row group, because indexing rows takes longer than reading them.
     shares_row_groups: ClassVar[bool] = True
@@ -127,11 +96,6 @@ class IndexKind(ABC):
     @abstractmethod
     def format(self) -> str:
         """What writes segments now; those of another format are rebuilt."""
-
-    @property
-    def training(self) -> Training:
-        """How it is trained, if it is."""
-        raise NotImplementedError
 
     @abstractmethod
     def check_installed(self) -> None:

@@ -25,6 +25,7 @@ from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.segment_files import SegmentCache
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
+from tailrace.propagation.job import JobRecord
 from tailrace.store.files import NONE, RowRange
 
 if TYPE_CHECKING:
@@ -47,29 +48,12 @@ _OUTGROWN, _CALIBRATED = 4.0, 1.5
 _ROUNDS = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexJob:
-    """An index as the job log has it."""
-
-    id: int
-    table_id: int
-    full_name: str
-    definition: Definition
-    watermark: int | None
-
-
-def find_job(connection: sa.Connection, job_id: int) -> IndexJob:
+def find_job(connection: sa.Connection, job_id: int) -> JobRecord:
     """The job of an index; NotFoundError if it was dropped."""
     job = joblog.record(connection, job_id)
     if job is None or job.dropped_at is not None:
         raise NotFoundError("this index was dropped")
-    return IndexJob(
-        id=job_id,
-        table_id=joblog.sources_of(connection, [job_id])[job_id][0],
-        full_name=job.full_name,
-        definition=Definition.from_spec(job.spec.consumer),
-        watermark=job.watermark,
-    )
+    return job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +84,15 @@ class Maintenance:
     def __init__(self, runtime: Runtime, begin: Begin, job_id: int) -> None:
         self._runtime, self._begin, self._job_id = runtime, begin, job_id
 
-    def _current(self) -> tuple[IndexJob, IndexSnapshot] | None:
+    def _current(self) -> tuple[JobRecord, IndexSnapshot] | None:
         with self._runtime.database.read() as connection:
             job = find_job(connection, self._job_id)
+            (table_id,) = joblog.sources_of(connection, [job.id])[job.id]
         if job.watermark is None:
             return None
+        definition = Definition.from_spec(job.spec.consumer)
         snapshot = index_at(
-            self._runtime, job.id, job.table_id, job.definition, job.watermark, any_format=True
+            self._runtime, job.id, table_id, definition, job.watermark, any_format=True
         )
         return job, snapshot
 
@@ -132,21 +118,23 @@ class Maintenance:
         if current is not None:
             job, snapshot = current
             is_large = sum(live_rows(snapshot).values()) > self._runtime.settings.exact_rows
-            trains = job.definition.kind.is_trained and is_large
+            trains = snapshot.definition.kind.is_trained and is_large
             rebuild = Rebuild(reason="rebuild", segments=snapshot.parts.segments, trains=trains)
             self._replace(job, snapshot, rebuild)
             self.calibrate()
 
-    def _replace(self, job: IndexJob, snapshot: IndexSnapshot, rebuild: Rebuild) -> None:
-        runtime, definition = self._runtime, job.definition
+    def _replace(self, job: JobRecord, snapshot: IndexSnapshot, rebuild: Rebuild) -> None:
+        runtime, definition = self._runtime, snapshot.definition
         pieces = self._pieces(snapshot, rebuild)
         with self._begin() as txn:
             centroids: Centroids | None = None
             if definition.kind.is_trained:
                 centroids = snapshot.parts.newest_centroids
                 if rebuild.trains:
+                    from tailrace.indexes.vectors import training
+
                     rows = round(sum(live_rows(snapshot).values()))
-                    centroids = definition.kind.training.train(
+                    centroids = training.train(
                         runtime, txn, job.id, definition, snapshot.table, pieces, rows
                     )
                     if centroids is None and rebuild.reason != "rebuild":
@@ -219,8 +207,10 @@ class Maintenance:
         Rows that are unlike the older ones end up in few lists: then it is trained anew.
         """
         current = self._current()
-        if current is None or not current[0].definition.kind.is_trained:
+        if current is None or not current[1].definition.kind.is_trained:
             return
+        from tailrace.indexes.vectors import training
+
         job, snapshot = current
         newest = snapshot.parts.newest_centroids
         rows = sum(
@@ -230,7 +220,7 @@ class Maintenance:
         )
         if newest is None or rows <= newest.calibrated_rows * _CALIBRATED:
             return
-        training, opener = job.definition.kind.training, self._opener()
+        opener = self._opener()
         has_grown = rows > newest.trained_rows * _CALIBRATED
         if has_grown and training.is_uneven(opener, snapshot, newest):
             rebuild = Rebuild(reason="uneven lists", segments=snapshot.parts.segments, trains=True)

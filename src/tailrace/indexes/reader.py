@@ -7,7 +7,7 @@ opened once for all readers that use it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -162,7 +162,9 @@ class Opener:
         key = (segment.checksum, snapshot.definition)
         opened = self._segments.get(key)
         if opened is None:
-            opened = self._segments[key] = self._open(snapshot, segment)
+            opened = self._segments[key] = self.read(
+                segment, lambda directory: self._read(snapshot, segment, directory)
+            )
         return opened
 
     def read(self, stored: Segment | Centroids, read: Callable[[Path], T]) -> T:
@@ -173,31 +175,21 @@ class Opener:
         """A new directory on the disk of the segments, for the caller to remove."""
         return self._cache.temporary()
 
-    def _open(self, snapshot: IndexSnapshot, segment: Segment) -> OpenSegment:
-        def read(directory: Path) -> OpenSegment:
-            return self._read(snapshot.definition, segment, directory, snapshot.parts.centroids)
-
-        return self.read(segment, read)
-
-    def _read(
-        self,
-        definition: Definition,
-        segment: Segment,
-        directory: Path,
-        centroids: Mapping[int, Centroids],
-    ) -> OpenSegment:
-        number = segment.centroids
+    def _read(self, snapshot: IndexSnapshot, segment: Segment, directory: Path) -> OpenSegment:
+        definition, number = snapshot.definition, segment.centroids
         divided = None
         if number is not None:
-            divided = number, self._loaded(definition, centroids[number])
+            divided = number, self._loaded(definition, snapshot.parts.centroids[number])
         content = definition.kind.open(definition, directory, self.temporary, divided)
         return OpenSegment(RowAddresses.read(directory), content)
 
     def _loaded(self, definition: Definition, centroids: Centroids) -> Any:
-        """Centroids as their kind uses them."""
+        """Centroids as searches use them."""
+        from tailrace.indexes.vectors import training
+
         return self._centroids.get_or_make(
             (centroids.checksum, definition),
-            lambda: self.read(centroids, lambda at: definition.kind.training.load(definition, at)),
+            lambda: self.read(centroids, lambda directory: training.load(definition, directory)),
         )
 
     def _open_tail(self, snapshot: IndexSnapshot) -> list[OpenSegment]:
@@ -205,7 +197,8 @@ class Opener:
         temporary = self._cache.temporary()
         outside = Storage(f"{temporary}/")
         builder = Builder(
-            storage=_Outside(self._storage, outside),  # type: ignore[arg-type]
+            source=self._storage,
+            storage=outside,
             definition=snapshot.definition,
             columns=tuple(snapshot.definition.columns_of(snapshot.table)),
             keys=snapshot.table.key_columns,
@@ -219,19 +212,7 @@ class Opener:
                     directory = temporary / segment.checksum
                     directory.mkdir()
                     fetch_archive(outside, segment.path, segment.checksum, directory)
-                    opened.append(self._read(snapshot.definition, segment, directory, {}))
+                    opened.append(self._read(snapshot, segment, directory))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return opened
-
-
-class _Outside:
-    """Reads from the lake, writes elsewhere: for segments that never become a part of the lake."""
-
-    def __init__(self, lake: Storage, outside: Storage) -> None:
-        self.open_read, self.open_write, self.sync = (
-            lake.open_read,
-            outside.open_write,
-            outside.sync,
-        )
-        self.uri = lake.uri

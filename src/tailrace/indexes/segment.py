@@ -19,12 +19,14 @@ import sqlalchemy as sa
 
 from tailrace.errors import ConflictError
 from tailrace.indexes import tables as t
+from tailrace.propagation import joblog
 from tailrace.propagation import tables as pt
 from tailrace.store import lookup
 from tailrace.store.runtime import Layer, Runtime, UnusedObject
 from tailrace.store.sweep import schedule
 
 _S, _C = t.segment.c, t.centroids.c
+_SEQUENCE = "segment"  # of the ids that segments and centroids share
 # The columns that hold the fields of a value.
 _SAME = {name: name for name in ("path", "checksum")}
 _SEGMENT = _SAME | {
@@ -111,18 +113,9 @@ def _values(stored: Segment | Centroids, columns: Mapping[str, str]) -> dict[str
     return {c: getattr(stored, field) for field, c in columns.items() if field not in given}
 
 
-def _numbers(connection: sa.Connection, count: int) -> range:
-    """New ids; segments and centroids share them."""
-    c = pt.counter.c
-    same = c.name == "segment"
-    connection.execute(sa.update(pt.counter).where(same).values(value=c.value + count))
-    last = connection.execute(sa.select(c.value).where(same)).scalar_one()
-    return range(last - count + 1, last + 1)
-
-
 def enter_centroids(connection: sa.Connection, job_id: int, new: Centroids) -> Centroids:
     """Add centroids; returns them with their id."""
-    (number,) = _numbers(connection, 1)
+    number = joblog.next_number(connection, _SEQUENCE)
     values = _values(new, _CENTROIDS)
     connection.execute(sa.insert(t.centroids).values(centroids_id=number, job_id=job_id, **values))
     return replace(new, id=number)
@@ -150,6 +143,7 @@ def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], b
     """Make segments a part of an index, from a snapshot of the table on."""
     if not segments:
         return
+    numbers = joblog.next_numbers(connection, _SEQUENCE, count=len(segments))
     rows = [
         {
             "segment_id": number,
@@ -158,7 +152,7 @@ def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], b
             "files": json.dumps(one.files),
             **_values(one, _SEGMENT),
         }
-        for number, one in zip(_numbers(connection, len(segments)), segments, strict=True)
+        for (number,), one in zip(numbers, segments, strict=True)
     ]
     connection.execute(sa.insert(t.segment), rows)
 

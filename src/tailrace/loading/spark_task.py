@@ -127,7 +127,11 @@ def _with_origin(fitted: Fitted, part: int) -> pa.Table:
 
 @dataclass(kw_only=True)
 class StopSign:
-    """Put up by the driver or a task, looked for in tasks."""
+    """Put up by the driver or a task: nobody needs the results of the others any more.
+
+    The sign is an object in the lake's storage, which all tasks reach. Spark's own cancelling can
+    hit a task while it is being launched, and then leaves a core blocked.
+    """
 
     storage: Storage
     path: str  # a name that nothing else uses
