@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.errors import InvalidError
-from tailrace.loading.convert import Filling, Layout, from_text, lay_out, sift
+from tailrace.loading.convert import Layout, from_text, lay_out, sift
 from tailrace.loading.options import OnError, Options
 from tailrace.loading.rows import Block, Fitted
 from tailrace.spark_sql.types import TIMESTAMP, parse_type
@@ -74,9 +74,9 @@ def test_a_column_is_halved_only_around_what_is_refused() -> None:
 def fit(rows: dict[str, list[Any]], sources: tuple[int | None, ...], **kinds: str) -> Fitted:
     table = a_table(required=("id",), **kinds)
     given = pa.table(rows)
-    filling = Filling(table="main.t", columns=table.columns, sources=sources)
+    filled = Layout(table="main.t", columns=table.columns, sources=sources)
     lines = np.arange(10, 10 + given.num_rows)
-    return filling.fit(Block(rows=given, lines=lines, text=lambda row: f"row {row}"), 3)
+    return filled.fit(Block(rows=given, lines=lines, text=lambda row: f"row {row}"), 3)
 
 
 def test_columns_fill_those_of_the_table_and_others_are_null() -> None:
@@ -136,7 +136,7 @@ def layout(file: str, options: Options | None = None, **columns: pa.DataType) ->
 
 def test_columns_match_by_name_whatever_the_case_and_order() -> None:
     found = layout("a.csv", NAME=pa.string(), Id=pa.int64())
-    assert found.filling.sources == (1, 0, None)
+    assert found.sources == (1, 0, None)
     assert found.width == 2
     assert found.dialect is not None
 
@@ -148,7 +148,7 @@ def test_json_looks_for_every_column_as_the_file_spells_it() -> None:
         ("Name", "name"),
         ("tags", "tags"),
     ]
-    assert found.filling.sources == (0, 1, 2)
+    assert found.sources == (0, 1, 2)
 
 
 def test_an_unknown_key_of_json_rejects_its_rows_unless_the_load_aborts() -> None:
@@ -158,7 +158,7 @@ def test_an_unknown_key_of_json_rejects_its_rows_unless_the_load_aborts() -> Non
 
 
 def test_a_file_without_columns_is_empty_and_fine() -> None:
-    assert layout("a.csv").filling.sources == (None, None, None)
+    assert layout("a.csv").sources == (None, None, None)
 
 
 @pytest.mark.parametrize(

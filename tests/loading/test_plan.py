@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from tailrace.loading.convert import Filling, Layout
+from tailrace.loading.convert import Layout
 from tailrace.loading.options import Options
 from tailrace.loading.parts import Part, PreparedFile
 from tailrace.loading.plan import LoadPlan, Progress, ProgressCounter
@@ -41,7 +41,7 @@ def test_an_error_names_the_first_rows_in_the_order_of_the_input() -> None:
     ]
 
 
-LAYOUT = Layout(filling=Filling(table="main.t", columns=(), sources=()), width=0)
+LAYOUT = Layout(table="main.t", columns=(), sources=())
 
 
 def test_a_file_is_done_with_its_last_part() -> None:

@@ -12,7 +12,7 @@ from tailrace.errors import InvalidError
 from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.segment_files import SegmentCache
-from tailrace.spark_sql.types import spark_schema
+from tailrace.spark_sql.types import quote, spark_schema
 from tailrace.store.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ def search_many(
         )
     if not keys:
         raise InvalidError(f"{snapshot.table.full_name} has no primary key: search_many needs one")
-    added = pa.schema([(RANK, pa.int32()), (SCORE, pa.float64())])
-    added = pa.schema([*added, *((key.name, key.type) for key in keys)])
+    added = pa.schema(
+        [(RANK, pa.int32()), (SCORE, pa.float64()), *((key.name, key.type) for key in keys)]
+    )
     position = queries.columns.index(column)
     storage, cache_bytes = runtime.storage, runtime.settings.cache_bytes
     # Tasks read nothing of the table but the tail.
@@ -71,18 +72,11 @@ def search_many(
                     *own.columns,
                     pa.array(range(1, count + 1), pa.int32()),
                     pa.array(hits.scores),
-                    *(
-                        pa.concat_arrays(c.chunks) if c.num_chunks else pa.array([], c.type)
-                        for c in hits.keys.columns
-                    ),
+                    *(column.combine_chunks() for column in hits.keys.columns),
                 ]
                 parts.append(pa.RecordBatch.from_arrays(arrays, names=names))
             if parts:
                 yield from pa.Table.from_batches(parts).combine_chunks().to_batches()
 
-    described = spark_schema(added)
-    schema = ", ".join(
-        [f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in queries.schema]
-        + [described]
-    )
-    return queries.mapInArrow(task, schema)
+    given_columns = (f"{quote(f.name)} {f.dataType.simpleString()}" for f in queries.schema)
+    return queries.mapInArrow(task, ", ".join([*given_columns, spark_schema(added)]))

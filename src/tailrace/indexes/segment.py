@@ -27,20 +27,27 @@ from tailrace.store.sweep import schedule
 
 _S, _C = t.segment.c, t.centroids.c
 _SEQUENCE = "segment"  # of the ids that segments and centroids share
-# The columns that hold the fields of a value.
-_SAME = {name: name for name in ("path", "checksum")}
-_SEGMENT = _SAME | {
-    "id": "segment_id",
-    "begin": "begin_snapshot",
-    "size": "size_bytes",
-    "rows": "row_count",
-    "format": "format",
-    "centroids": "centroids",
+# The columns of the fields of a `Segment` and of `Centroids`.
+_SEGMENT = {
+    "id": _S.segment_id,
+    "begin": _S.begin_snapshot,
+    "path": _S.path,
+    "size": _S.size_bytes,
+    "checksum": _S.checksum,
+    "rows": _S.row_count,
+    "files": _S.files,
+    "format": _S.format,
+    "centroids": _S.centroids,
 }
-_CENTROIDS = _SAME | {
-    "id": "centroids_id",
-    "size": "size_bytes",
-    **{name: name for name in ("lists", "trained_rows", "probes", "calibrated_rows")},
+_CENTROIDS = {
+    "id": _C.centroids_id,
+    "path": _C.path,
+    "size": _C.size_bytes,
+    "checksum": _C.checksum,
+    "lists": _C.lists,
+    "trained_rows": _C.trained_rows,
+    "probes": _C.probes,
+    "calibrated_rows": _C.calibrated_rows,
 }
 
 
@@ -88,37 +95,30 @@ class Parts:
 
 def parts_at(connection: sa.Connection, job_id: int, at: int) -> Parts:
     """The parts of an index at a snapshot of its table."""
-    query = sa.select(t.segment).where(_S.job_id == job_id, lookup.visible(t.segment, at))
-    segments = tuple(_segment(row) for row in connection.execute(query.order_by(_S.segment_id)))
-    rows = connection.execute(sa.select(t.centroids).where(_C.job_id == job_id))
-    return Parts(segments=segments, centroids={row.centroids_id: _centroids(row) for row in rows})
+    query = _select(_SEGMENT).where(_S.job_id == job_id, lookup.visible(t.segment, at))
+    segments = []
+    for row in connection.execute(query.order_by(_S.segment_id)).mappings():
+        files = {int(key): rows for key, rows in json.loads(row["files"]).items()}
+        segments.append(Segment(**{**row, "files": files}))
+    rows = connection.execute(_select(_CENTROIDS).where(_C.job_id == job_id)).mappings()
+    centroids = {row["id"]: Centroids(**row) for row in rows}
+    return Parts(segments=tuple(segments), centroids=centroids)
 
 
-def _segment(row: Any) -> Segment:
-    files = {int(key): rows for key, rows in json.loads(row.files).items()}
-    return Segment(files=files, **_fields(row, _SEGMENT))
+def _select(columns: Mapping[str, sa.Column[Any]]) -> sa.Select[Any]:
+    return sa.select(*(column.label(name) for name, column in columns.items()))
 
 
-def _centroids(row: Any) -> Centroids:
-    return Centroids(**_fields(row, _CENTROIDS))
-
-
-def _fields(row: Any, columns: Mapping[str, str]) -> dict[str, Any]:
-    return {field: getattr(row, column) for field, column in columns.items()}
-
-
-def _values(stored: Segment | Centroids, columns: Mapping[str, str]) -> dict[str, Any]:
-    """What is inserted; id and begin are given there."""
-    given = ("id", "begin")
-    return {c: getattr(stored, field) for field, c in columns.items() if field not in given}
+def _values(stored: Segment | Centroids, columns: Mapping[str, sa.Column[Any]]) -> dict[str, Any]:
+    """What a row has of it."""
+    return {column.name: getattr(stored, name) for name, column in columns.items()}
 
 
 def enter_centroids(connection: sa.Connection, job_id: int, new: Centroids) -> Centroids:
     """Add centroids; returns them with their id."""
-    number = joblog.next_number(connection, _SEQUENCE)
-    values = _values(new, _CENTROIDS)
-    connection.execute(sa.insert(t.centroids).values(centroids_id=number, job_id=job_id, **values))
-    return replace(new, id=number)
+    entered = replace(new, id=joblog.next_number(connection, _SEQUENCE))
+    connection.execute(sa.insert(t.centroids), {"job_id": job_id, **_values(entered, _CENTROIDS)})
+    return entered
 
 
 def check_centroids(connection: sa.Connection, used: Centroids | None) -> None:
@@ -145,13 +145,8 @@ def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], b
         return
     numbers = joblog.next_numbers(connection, _SEQUENCE, count=len(segments))
     rows = [
-        {
-            "segment_id": number,
-            "job_id": job_id,
-            "begin_snapshot": begin,
-            "files": json.dumps(one.files),
-            **_values(one, _SEGMENT),
-        }
+        _values(replace(one, id=number, begin=begin), _SEGMENT)
+        | {"job_id": job_id, "files": json.dumps(one.files)}
         for (number,), one in zip(numbers, segments, strict=True)
     ]
     connection.execute(sa.insert(t.segment), rows)

@@ -37,13 +37,16 @@ _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, In
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filling:
-    """How the columns of a file fill those of a table."""
+class Layout:
+    """How one file fills the table. Sent to Spark's workers."""
 
     table: str  # for messages
     columns: tuple[Column, ...]
     sources: tuple[int | None, ...]  # for each, the number of the file's column that fills it
     time_zone: str | None = None
+    width: int = 0  # columns of the file
+    dialect: Dialect | None = None  # of CSV
+    json: tuple[JsonField, ...] = ()
 
     def fit(self, block: Block, part: int) -> Fitted:
         """Convert rows to the table's types, and reject those that don't fit."""
@@ -210,16 +213,6 @@ def _mask(array: pa.Array) -> Mask:
     return mask
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """How one file fills the table. Sent to Spark's workers."""
-
-    filling: Filling
-    width: int  # columns of the file
-    dialect: Dialect | None = None  # of CSV
-    json: tuple[JsonField, ...] = ()
-
-
 def lay_out(
     file: InputFile, columns: Mapping[str, pa.DataType], table: TableInfo, options: Options
 ) -> Layout:
@@ -249,14 +242,11 @@ def lay_out(
         sources = {column.id: number for number, column in enumerate(known)}
     elif columns:
         _check_missing(file, sources, table)
-    filling = Filling(
+    return Layout(
         table=table.full_name,
         columns=table.columns,
         sources=tuple(sources.get(column.id) for column in table.columns),
         time_zone=options.time_zone,
-    )
-    return Layout(
-        filling=filling,
         width=len(columns),
         dialect=dialect_of(file, options),
         json=fields,

@@ -122,12 +122,23 @@ def load(
     _check(options, report_path)
     key = text_list(primary_key, "primary_key") or ()
     with lake.transaction() as txn:
-        plan = _prepare(
-            txn,
-            find_files(files, txn.runtime.storage, options.format),
-            table,
-            create=create,
-            key=key,
+        inputs = find_files(files, txn.runtime.storage, options.format)
+        known = _find(txn, table)
+        if known is None and not create:
+            raise NotFoundError(f"there is no table {table}: create it first, or let load do it")
+        shapes = _look(inputs, options, known)
+        info = known or _create(txn, table, shapes, key)
+        _check_key(info, key, options)
+        plan = LoadPlan(
+            txn=txn,
+            table=info,
+            created=known is None,
+            files=tuple(
+                PreparedFile(
+                    file=file, shape=shape, layout=lay_out(file, shape.columns, info, options)
+                )
+                for file, shape in zip(inputs, shapes, strict=True)
+            ),
             options=options,
             report=report_path,
             tell=progress or (lambda _: None),
@@ -169,38 +180,6 @@ def _check(options: Options, report: Path | None) -> None:
         )
     if options.quote is not None and options.quote == options.delimiter:
         raise InvalidError(f"{options.quote!r} can't both quote and delimit")
-
-
-def _prepare(
-    txn: Transaction,
-    files: Sequence[InputFile],
-    table: str,
-    *,
-    create: bool,
-    key: Sequence[str],
-    options: Options,
-    report: Path | None,
-    tell: Callable[[Progress], None],
-) -> LoadPlan:
-    """Find or create the table, and settle how each file fills it; no row is read."""
-    known = _find(txn, table)
-    if known is None and not create:
-        raise NotFoundError(f"there is no table {table}: create it first, or let load do it")
-    shapes = _look(files, options, known)
-    info = known or _create(txn, table, shapes, key)
-    _check_key(info, key, options)
-    return LoadPlan(
-        txn=txn,
-        table=info,
-        created=known is None,
-        files=tuple(
-            PreparedFile(file=file, shape=shape, layout=lay_out(file, shape.columns, info, options))
-            for file, shape in zip(files, shapes, strict=True)
-        ),
-        options=options,
-        report=report,
-        tell=tell,
-    )
 
 
 def _find(txn: Transaction, name: str) -> TableInfo | None:

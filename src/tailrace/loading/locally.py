@@ -6,6 +6,7 @@ the files suggested.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ from tailrace.store import keys as key_search
 from tailrace.store.files import RowRange
 from tailrace.store.reader import read_rows
 from tailrace.store.rows import plain_rows
+from tailrace.store.scan import Cost
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
 
@@ -40,17 +42,16 @@ _TEXT = 4
 
 def is_small(plan: LoadPlan) -> bool:
     """Whether the input probably fits; `load_locally` finds out."""
-    settings = plan.runtime.settings
-    room, rows = 0.0, 0.0
+    size, rows = 0.0, 0.0
     for one in plan.files:
         if one.file.format is Format.PARQUET:
-            room += one.file.size
+            size += one.file.size
             rows += sum(one.shape.group_rows)
         else:
             text = one.file.size * (_TEXT if one.file.codec else 1)
-            room += text / _TEXT
+            size += text / _TEXT
             rows += text / one.shape.row_bytes
-    return room <= settings.local_bytes and rows <= settings.local_rows
+    return plan.budget.covers(Cost(rows=math.ceil(rows), size=math.ceil(size)))
 
 
 def load_locally(plan: LoadPlan) -> Outcome | None:
@@ -76,7 +77,6 @@ def load_locally(plan: LoadPlan) -> Outcome | None:
 
 
 def _read(plan: LoadPlan) -> _Held | None:
-    settings = plan.runtime.settings
     parts = plan.parts(divide=False)
     # A part here is a whole file or some row groups: its first line is known before it is read.
     starts = PartStarts(
@@ -99,7 +99,7 @@ def _read(plan: LoadPlan) -> _Held | None:
             owners.append(part.number)
             rows += block.rows.num_rows
             size += block.rows.nbytes
-            if rows + len(misfits) > settings.local_rows or size > settings.local_bytes:
+            if not plan.budget.covers(Cost(rows=rows + len(misfits), size=size)):
                 return None
         progress.read([part], rows=reader.end.rows, rejected=len(misfits) - before)
     progress.writing()

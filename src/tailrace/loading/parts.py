@@ -156,7 +156,7 @@ class PartReader:
             rows += len(block.lines) + len(block.broken)
             # Kept up to date: a task that stops early still tells where its part began.
             self.end = _end(text, rows)
-            yield self._part.layout.filling.fit(block, self._part.number)
+            yield self._part.layout.fit(block, self._part.number)
         self.end = _end(text, rows)
 
 

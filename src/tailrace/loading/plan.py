@@ -15,6 +15,7 @@ from tailrace.loading.rows import Rejected
 from tailrace.loading.source import InputFile
 from tailrace.store.names import quoted_name
 from tailrace.store.runtime import Runtime
+from tailrace.store.scan import Budget
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Transaction
 
@@ -47,6 +48,11 @@ class LoadPlan:
     @property
     def runtime(self) -> Runtime:
         return self.txn.runtime
+
+    @property
+    def budget(self) -> Budget:
+        """What a load may hold in this process."""
+        return Budget.of(self.runtime.settings)
 
     @property
     def name(self) -> str:

@@ -9,11 +9,12 @@ import pytest
 
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.vectors import training as lists
+from tailrace.indexes.vectors.comparison import flat_index
 from tailrace.indexes.vectors.kind import L2, VectorOptions
 
 OPTIONS = VectorOptions(metric=L2, dimension=1)
 # Ten lists, whose middles are 0, 10, …, 90.
-QUANTIZER = lists.as_index(OPTIONS, np.arange(0, 100, 10, dtype=np.float32)[:, None])
+QUANTIZER = flat_index(OPTIONS, np.arange(0, 100, 10, dtype=np.float32)[:, None])
 
 
 def test_lists_grow_with_the_root_of_the_rows() -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.kind import Hidden
 
 
+_SNIPPET = 160  # characters of a highlight, about
 # How tantivy ends each of its files: a description, its length, and this number.
 _MAGIC = 1337
 _FORMAT = {"major": 0, "minor": 27, "patch": 0, "index_format_version": 7}
@@ -77,11 +78,26 @@ class TextSearcher(Searcher):
 
     def highlights(self, query: object, texts: Sequence[Sequence[str | None]]) -> list[str | None]:
         """For each row the part of its first column that has something to show."""
-        combined = self._combined
+        combined, parsed = self._combined, self._queries.build(query)
         fields = [field_of(number) for number in self._definition.columns]
-        return highlights(
-            combined.searcher, combined.schema, self._queries.build(query), fields, texts
-        )
+        generators = []
+        for field in fields:
+            generator = tantivy.SnippetGenerator.create(
+                combined.searcher, parsed, combined.schema, field
+            )
+            generator.set_max_num_chars(_SNIPPET)
+            generators.append(generator)
+        snippets: list[str | None] = []
+        for row in zip(*texts, strict=True):
+            shown = None
+            for field, generator, text in zip(fields, generators, row, strict=True):
+                if text is None or shown:
+                    continue
+                document = tantivy.Document()
+                document.add_text(field, text)
+                shown = generator.snippet_from_doc(document).to_html() or None
+            snippets.append(shown)
+        return snippets
 
     @cached_property
     def _combined(self) -> CombinedSegments:
@@ -160,35 +176,3 @@ def _with_footer(body: bytes) -> bytes:
     footer = {"version": _FORMAT, "crc": zlib.crc32(body)}
     text = json.dumps(footer, separators=(",", ":")).encode()
     return body + text + struct.pack("<II", len(text), _MAGIC)
-
-
-_LENGTH = 160  # characters, about
-
-
-def highlights(
-    searcher: tantivy.Searcher,
-    schema: tantivy.Schema,
-    query: tantivy.Query,
-    fields: Sequence[str],
-    texts: Sequence[Sequence[str | None]],
-) -> list[str | None]:
-    """For each row a piece of HTML, of the first of its columns that has something to show.
-
-    `texts` are the columns of the rows, in the order of `fields`.
-    """
-    generators = []
-    for field in fields:
-        generator = tantivy.SnippetGenerator.create(searcher, query, schema, field)
-        generator.set_max_num_chars(_LENGTH)
-        generators.append(generator)
-    snippets: list[str | None] = []
-    for row in zip(*texts, strict=True):
-        shown = None
-        for field, generator, text in zip(fields, generators, row, strict=True):
-            if text is None or shown:
-                continue
-            document = tantivy.Document()
-            document.add_text(field, text)
-            shown = generator.snippet_from_doc(document).to_html() or None
-        snippets.append(shown)
-    return snippets

@@ -117,9 +117,11 @@ def nearest(
     return np.concatenate(numbers)
 
 
-def flat_index(options: VectorOptions) -> Any:
-    """An index that compares with all vectors."""
-    return faiss.IndexFlat(options.dimension, metric_of(options))
+def flat_index(options: VectorOptions, vectors: Vectors) -> Any:
+    """An index of faiss that compares with all of its vectors."""
+    index = faiss.IndexFlat(options.dimension, metric_of(options))
+    index.add(vectors)
+    return index
 
 
 def all_of(index: Any) -> Vectors:

@@ -43,9 +43,7 @@ class OpenVectors:
     ) -> OpenVectors:
         vectors = np.load(directory / VECTORS, mmap_mode="r")
         if centroids is None:
-            flat = flat_index(options)
-            flat.add(np.ascontiguousarray(vectors))
-            return OpenVectors(flat, None)
+            return OpenVectors(flat_index(options, np.ascontiguousarray(vectors)), None)
         index = divided_index(options, quantizer, half=vectors.dtype == np.float16)
         lists = read_lists(directory)
         middles = all_of(quantizer)

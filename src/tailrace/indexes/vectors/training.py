@@ -85,7 +85,7 @@ def train(
         return None
     rows = about if rows is None else rows
     trained = find_centroids(options, sample, rows)
-    quantizer = as_index(options, trained)
+    quantizer = flat_index(options, trained)
     probes = _measured_probes(options, quantizer, sample, rows)
     directory = Path(tempfile.mkdtemp(prefix="tailrace-"))
     try:
@@ -177,7 +177,7 @@ def _of_others(near: _Numbers, own: _Numbers, found_lists: _Numbers) -> _Numbers
 
 def load(definition: Definition, directory: Path) -> Any:
     """Centroids out of their files, as faiss uses them."""
-    return as_index(definition.options, np.load(directory / NAME))
+    return flat_index(definition.options, np.load(directory / NAME))
 
 
 def is_uneven(opener: Opener, snapshot: IndexSnapshot, centroids: Centroids) -> bool:
@@ -275,13 +275,6 @@ def unevenness(sizes: npt.NDArray[Any]) -> float:
     """How many times longer a search takes than with lists that are all of one size."""
     counts = sizes.astype(np.float64)
     return float(counts.size * (counts**2).sum() / max(1.0, counts.sum() ** 2))
-
-
-def as_index(options: VectorOptions, centroids: Vectors) -> Any:
-    """As an index of their own, which finds the nearest."""
-    index = flat_index(options)
-    index.add(centroids)
-    return index
 
 
 def probes_for(
