@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,12 @@ from tailrace.indexes.segment_files import SegmentCache, write_archive
 from tailrace.objects import Storage
 from tailrace.store.files import RowRange, split
 from tailrace.store.reader import read
-from tailrace.store.runtime import Runtime
 from tailrace.store.schema import Column, TableInfo
 from tailrace.store.spark_tasks import run_tasks
 from tailrace.store.write import new_object_name
+
+if TYPE_CHECKING:
+    from tailrace.store.transaction import Transaction
 
 # Rows, and bytes of text or vectors, after which a task begins the next segment.
 SEGMENT_ROWS = 4_000_000
@@ -56,26 +58,6 @@ class Builder:
     txn_id: str
     centroids: Centroids | None = None
     cache_bytes: int = 0
-
-    @staticmethod
-    def of(
-        runtime: Runtime,
-        definition: Definition,
-        table: TableInfo,
-        txn_id: str,
-        centroids: Centroids | None,
-    ) -> Builder:
-        return Builder(
-            source=runtime.storage,
-            storage=runtime.storage,
-            definition=definition,
-            columns=tuple(definition.columns_of(table)),
-            keys=table.key_columns,
-            directory=table.path,
-            txn_id=txn_id,
-            centroids=centroids,
-            cache_bytes=runtime.settings.cache_bytes,
-        )
 
     def run(self, pieces: Iterable[RowRange], *, small: bool = False) -> Iterator[Segment]:
         """Build segments of some pieces; they name every file, including those without a row."""
@@ -194,23 +176,44 @@ class _Segment:
 
 
 def build(
-    runtime: Runtime, builder: Builder, pieces: Sequence[RowRange], *, few: bool = False
+    txn: Transaction,
+    definition: Definition,
+    table: TableInfo,
+    pieces: Sequence[RowRange],
+    centroids: Centroids | None,
+    *,
+    few: bool = False,
 ) -> list[Segment]:
-    """Segments of some pieces.
+    """Segments of some pieces, whose objects are the transaction's.
 
     As `few` as possible if they replace many; else at most so many of one size that they are not
     merged at once.
     """
+    runtime = txn.runtime
+    builder = Builder(
+        source=runtime.storage,
+        storage=runtime.storage,
+        definition=definition,
+        columns=tuple(definition.columns_of(table)),
+        keys=table.key_columns,
+        directory=table.path,
+        txn_id=txn.object_owner(),
+        centroids=centroids,
+        cache_bytes=runtime.settings.cache_bytes,
+    )
     rows = sum(piece.rows for piece in pieces)
     if rows <= _LOCAL_ROWS:
-        return _fold_empty(builder.run(pieces, small=True))
-    spark = runtime.spark()
-    most = max(1 if few else runtime.settings.merge_segments - 1, rows // SEGMENT_ROWS)
-    tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS, most))
-    whole = not builder.definition.kind.shares_row_groups
-    shares = split(pieces, tasks, runtime.settings.row_group_rows, whole_groups=whole)
-    built = run_tasks(spark, lambda share: list(builder.run(share)), shares)
-    return _fold_empty(chain.from_iterable(built))
+        segments = _fold_empty(builder.run(pieces, small=True))
+    else:
+        spark = runtime.spark()
+        most = max(1 if few else runtime.settings.merge_segments - 1, rows // SEGMENT_ROWS)
+        tasks = max(1, min(_parallelism(spark), rows // _TASK_ROWS, most))
+        whole = not definition.kind.shares_row_groups
+        shares = split(pieces, tasks, runtime.settings.row_group_rows, whole_groups=whole)
+        built = run_tasks(spark, lambda share: list(builder.run(share)), shares)
+        segments = _fold_empty(chain.from_iterable(built))
+    txn.own_objects(segment.path for segment in segments if segment.path)
+    return segments
 
 
 def _parallelism(spark: Any) -> int:

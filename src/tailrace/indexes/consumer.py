@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError
 from tailrace.indexes import segment as segments
-from tailrace.indexes.build import Builder, build
+from tailrace.indexes.build import build
 from tailrace.indexes.definition import KINDS, Definition
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
@@ -69,14 +69,12 @@ class IndexConsumer(Consumer):
                 from tailrace.indexes.vectors import training
 
                 centroids = training.train(runtime, txn, job.id, definition, source.info, pieces)
-        builder = Builder.of(runtime, definition, source.info, txn.object_owner(), centroids)
-        built = build(runtime, builder, pieces)
-        txn.own_objects(segment.path for segment in built if segment.path)
+        built = build(txn, definition, source.info, pieces, centroids)
         runtime.step("segments built")
 
         def enter(commit: Commit) -> None:
             connection = commit.connection
-            segments.check_centroids(connection, builder.centroids)
+            segments.check_centroids(connection, centroids)
             if all_anew:
                 segments.end_all(connection, job.id, job.to, runtime.clock.now())
             segments.enter(connection, job.id, built, job.to)

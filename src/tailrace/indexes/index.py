@@ -52,7 +52,6 @@ class Index:
         self._runtime = context.runtime
         self.table, self.name = table, name
         self.definition = Definition.from_spec(spec)
-        self._table_id: int | None = None
 
     def __repr__(self) -> str:
         return f"<tailrace.Index {self.name} on {self.table}>"
@@ -180,7 +179,7 @@ class Index:
             if where is not None:
                 whole = self._open(progress, at, None, tail=tail)
                 return whole.narrowed(matching_rows(self._runtime, whole.snapshot, where))
-            snapshot = index_at(self._runtime, self._job_id, self._source(), self.definition, at)
+            snapshot = index_at(self._runtime, self._job_id, progress.table_id, self.definition, at)
             most = self._runtime.settings.tail_rows
             if tail and snapshot.tail_rows > most:
                 raise TailTooLongError(
@@ -207,18 +206,10 @@ class Index:
             raise NotFoundError(f"{self._label} was dropped")
         return progress
 
-    def _source(self) -> int:
-        if self._table_id is None:
-            from tailrace.propagation import joblog
-
-            with self._runtime.database.read() as connection:
-                self._table_id = joblog.sources_of(connection, [self._job_id])[self._job_id][0]
-        return self._table_id
-
     def _unavailable(self, progress: Progress) -> UnavailableError:
         status = self._job_status()
         mirror = self._runtime.mirror
-        table = mirror.table_by_id(self._source(), progress.newest)
+        table = mirror.table_by_id(progress.table_id, progress.newest)
         files = [] if table is None else mirror.data_files(table, progress.newest)
         rows = sum(file.rows for file in files)
         waits = "waits for its first run" if status.state is State.NEW else f"is {status.state}"
@@ -235,8 +226,8 @@ class Index:
 
     def status(self) -> IndexStatus:
         """Its state, size and lag."""
-        job, last_change = self._job_status(), self._progress().changed
-        return status_of(self._runtime, job, self._source(), self.definition, last_change)
+        progress = self._progress()
+        return status_of(self._runtime, self._job_status(), progress, self.definition)
 
     def snapshot_for(self, freshness: str) -> int:
         """The snapshot that a search shows: the same as long as the table is."""

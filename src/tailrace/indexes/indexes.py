@@ -57,8 +57,8 @@ class Indexes:
             raise InvalidError(f"{new.table} has a job or an index {new.name!r} already")
 
     def get(self, table: str, name: str) -> Index:
-        for index in self.all():
-            if index.table == home_of(table) and fold(index.name) == fold(name):
+        for index in self.of_table(table):
+            if fold(index.name) == fold(name):
                 return index
         raise NotFoundError(f"{table} has no index {name!r}", fix=Fix(Action.LIST_INDEXES))
 
@@ -68,8 +68,7 @@ class Indexes:
         matching = [
             index
             for index in self.all()
-            if fold(index.name) == fold(last or name)
-            and (not dot or index.table in (home_of(table),))
+            if fold(index.name) == fold(last) and (not dot or index.table == home_of(table))
         ]
         if len(matching) == 1:
             return matching[0]

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from tailrace.errors import ConflictError, NotFoundError
 from tailrace.indexes import segment as segments
-from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, Builder, build
+from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, build
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.index_snapshot import IndexSnapshot, index_at, live_rows
 from tailrace.indexes.reader import Opener
@@ -141,9 +141,8 @@ class Maintenance:
                         raise ConflictError("too few vectors to divide them")
                 elif rebuild.reason == "rebuild":
                     centroids = None
-            builder = Builder.of(runtime, definition, snapshot.table, txn.object_owner(), centroids)
-            built = build(runtime, builder, pieces, few=not rebuild.trains)
-            txn.own_objects(segment.path for segment in built if segment.path)
+            few = not rebuild.trains
+            built = build(txn, definition, snapshot.table, pieces, centroids, few=few)
             runtime.step("segments merged")
 
             def enter(commit: Commit) -> None:

@@ -51,19 +51,19 @@ class IndexStatus:
 
 
 def status_of(
-    runtime: Runtime, job: JobStatus, table_id: int, definition: Definition, last_change: int
+    runtime: Runtime, job: JobStatus, progress: Progress, definition: Definition
 ) -> IndexStatus:
-    """The status of the index that a job keeps; `last_change` is the last of its table's rows."""
+    """The status of the index that a job keeps."""
     mirror = runtime.mirror
     newest = mirror.newest()
-    table = mirror.table_by_id(table_id, newest)
+    table = mirror.table_by_id(progress.table_id, newest)
     files = [] if table is None else mirror.data_files(table, newest)
     with runtime.database.read() as connection:
         parts = parts_at(connection, job.job_id, newest)
         indexed = {key for segment in parts.segments for key in segment.files}
         pending = [file for file in files if file.key not in indexed]
         # Deletes alone leave no pending file: then the last change has to do.
-        first = min([file.begin for file in pending], default=last_change)
+        first = min([file.begin for file in pending], default=progress.changed)
         since = lookup.snapshot_time(connection, first) or job.created_at
     # Also of an index that has lost a column, and says so.
     names = {} if table is None else {column.id: column.name for column in table.columns}
@@ -95,6 +95,7 @@ _PROGRESS = (
     sa.select(
         pt.job.c.watermark,
         pt.job.c.dropped_at,
+        st.own_table.c.table_id,
         st.own_table.c.last_change_snapshot.label("changed"),
         st.own_table.c.last_alter_snapshot.label("altered"),
         OLDEST.label("oldest"),
@@ -118,6 +119,7 @@ _PROGRESS = (
 class Progress:
     """How far an index and its table are."""
 
+    table_id: int
     watermark: int | None
     changed: int  # when the table's rows changed last
     altered: int  # when its columns did, and rows perhaps not
@@ -135,10 +137,11 @@ def progress_of(runtime: Runtime, job_id: int) -> Progress | None:
     rows = runtime.database.rows(_PROGRESS, {"job_id": job_id})
     if not rows:
         return None
-    watermark, dropped_at, changed, altered, oldest, newest, segment, probes = rows[0]
+    watermark, dropped_at, table_id, changed, altered, oldest, newest, segment, probes = rows[0]
     if dropped_at is not None:
         return None
     return Progress(
+        table_id=table_id,
         watermark=watermark,
         changed=changed,
         altered=altered,

@@ -10,7 +10,7 @@ left out is computed once and stored, however often the others are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -313,25 +313,23 @@ class _Keyed:
 
     def write(self, frame: DataFrame) -> None:
         """Write rows to the table."""
-        table = self.plan.txn.table(self.plan.name)
-        rows = frame.select(*self._names).toDF(*(c.name for c in self.plan.table.columns))
-        if self.plan.options.on_existing is OnExisting.REPLACE:
-            self._try(lambda: table.upsert(rows), frame)
-        else:
-            self._try(lambda: table.append(rows), frame)
-
-    def _try(self, write: Callable[[], object], frame: DataFrame) -> None:
+        plan = self.plan
+        table = plan.txn.table(plan.name)
+        rows = frame.select(*self._names).toDF(*(c.name for c in plan.table.columns))
         try:
-            write()
+            if plan.options.on_existing is OnExisting.REPLACE:
+                table.upsert(rows)
+            else:
+                table.append(rows)
         except InvalidError as error:
-            if self.plan.options.on_error is not OnError.ABORT:
+            if plan.options.on_error is not OnError.ABORT:
                 raise
             for find in (self.repeated, self.existing):
                 with spark_faults():
                     few = self._described(find(frame).limit(SHOWN)).toArrow()
                 if few.num_rows:
                     rejected = [self.starts.of(misfit) for misfit in misfits_in(few)]
-                    raise self.plan.refusal(rejected) from error
+                    raise plan.refusal(rejected) from error
             raise
 
     def _bare(self, losers: DataFrame) -> DataFrame:
