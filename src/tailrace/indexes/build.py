@@ -61,11 +61,12 @@ class Builder:
 
     def run(self, pieces: Iterable[RowRange], *, small: bool = False) -> Iterator[Segment]:
         """Build segments of some pieces; they name every file, including those without a row."""
+        columns = list(dict.fromkeys((*self.columns, *self.keys)))
         current = _Segment(self, small=small)
         try:
             for piece in pieces:
                 current.files.setdefault(piece.file.key, 0)
-                for positions, rows in read(self.source, piece, self._read_columns()):
+                for positions, rows in read(self.source, piece, columns):
                     for start in range(0, rows.num_rows, _STEP):
                         some = slice(start, start + _STEP)
                         current.add(piece.file.key, positions[some], rows.slice(start, _STEP))
@@ -78,9 +79,6 @@ class Builder:
                 yield current.finish()
         finally:
             current.close()
-
-    def _read_columns(self) -> list[Column]:
-        return list(dict.fromkeys((*self.columns, *self.keys)))
 
     def open_centroids(self) -> Any | None:
         """What the segments are divided by."""

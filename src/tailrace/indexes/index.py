@@ -105,14 +105,17 @@ class Index:
     ) -> Found:
         """The best rows: their addresses, scores and keys."""
         check_limit(limit)
-        try:
+
+        def search() -> Found:
             reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
             hits = reader.search(query, limit)
+            return Found(hits=hits, reader=reader, snapshot=snapshot, is_stale=is_stale)
+
+        try:
+            return search()
         except FileNotFoundError:  # somebody has emptied the cache meanwhile
             self._context.opener.forget()
-            reader, snapshot, is_stale = self._reader(where, freshness, at, stale_ok=stale_ok)
-            hits = reader.search(query, limit)
-        return Found(hits=hits, reader=reader, snapshot=snapshot, is_stale=is_stale)
+            return search()
 
     def result(
         self,
@@ -131,46 +134,39 @@ class Index:
         """A reader, the snapshot that its hits reflect, and whether that is too old."""
         check_freshness(freshness)
         progress = self._progress()
-        if progress.watermark is None:
+        watermark = progress.watermark
+        if watermark is None:
             raise self._unavailable(progress)
         if at is not None:
-            return self._opened(at, where, progress, stale_ok=stale_ok)
-        if progress.is_fresh:
+            wanted, shown = at, at
+        elif progress.is_fresh:
             # With the columns as they are now: those may have changed without a row.
-            at = max(progress.watermark, progress.altered)
-            return self._open(progress, at, where, tail=False), progress.newest, False
-        if freshness == INDEXED:
-            return self._indexed(progress, where), progress.watermark, False
-        last = max(progress.changed, progress.altered)
-        if last < progress.oldest:
-            last = progress.newest
-        reader, snapshot, is_stale = self._opened(last, where, progress, stale_ok=stale_ok)
-        return reader, snapshot if is_stale else progress.newest, is_stale
-
-    def _check_history(self, progress: Progress) -> None:
-        assert progress.watermark is not None
-        if progress.watermark < progress.oldest:
-            raise UnavailableError(
-                f"{self._label} reflects the snapshot {progress.watermark}, which was purged",
-                fix=self._fix(Action.SEARCH_LATEST),
-            )
-
-    def _indexed(self, progress: Progress, where: str | None) -> Reader:
-        """What the index has, and no more."""
-        self._check_history(progress)
-        assert progress.watermark is not None
-        return self._open(progress, progress.watermark, where, tail=False)
-
-    def _opened(
-        self, at: int, where: str | None, progress: Progress, *, stale_ok: bool
-    ) -> tuple[Reader, int, bool]:
+            wanted = max(watermark, progress.altered)
+            return self._open(progress, wanted, where, tail=False), progress.newest, False
+        elif freshness == INDEXED:
+            return self._indexed(progress, watermark, where), watermark, False
+        else:
+            wanted, shown = max(progress.changed, progress.altered), progress.newest
+            if wanted < progress.oldest:
+                wanted = progress.newest
         try:
-            return self._open(progress, at, where, tail=True), at, False
+            return self._open(progress, wanted, where, tail=True), shown, False
         except TailTooLongError:
             if not stale_ok:
                 raise
-            assert progress.watermark is not None
-            return self._indexed(progress, where), progress.watermark, True
+            return self._indexed(progress, watermark, where), watermark, True
+
+    def _check_history(self, progress: Progress, watermark: int) -> None:
+        if watermark < progress.oldest:
+            raise UnavailableError(
+                f"{self._label} reflects the snapshot {watermark}, which was purged",
+                fix=self._fix(Action.SEARCH_LATEST),
+            )
+
+    def _indexed(self, progress: Progress, watermark: int, where: str | None) -> Reader:
+        """What the index has, and no more."""
+        self._check_history(progress, watermark)
+        return self._open(progress, watermark, where, tail=False)
 
     def _open(self, progress: Progress, at: int, where: str | None, *, tail: bool) -> Reader:
         opener = self._context.opener
@@ -235,7 +231,7 @@ class Index:
         if progress.watermark is None:
             raise self._unavailable(progress)
         if freshness != LATEST and not progress.is_fresh:
-            self._check_history(progress)
+            self._check_history(progress, progress.watermark)
             return progress.watermark
         return max(progress.changed, progress.altered, progress.watermark)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -128,9 +129,7 @@ def sift(given: pa.Array, strict: Strict, kind: pa.DataType) -> tuple[pa.Array, 
 
 def from_text(given: pa.Array, kind: pa.DataType, time_zone: str | None) -> tuple[pa.Array, Mask]:
     """Convert texts to a type. Space around them does not count; only an empty text is NULL."""
-
-    def strict(texts: pa.Array) -> pa.Array:
-        return _parse(texts, kind)
+    strict: Strict = partial(_parse, kind=kind)
 
     def local(texts: pa.Array) -> pa.Array:
         return pc.assume_timezone(texts.cast(TIMESTAMP_NTZ), time_zone).cast(TIMESTAMP)
