@@ -240,14 +240,13 @@ def next_rebuild(
     kind = snapshot.definition.kind
     old = tuple(one for one in every if one.path and one.format != kind.format)
     live = live_rows(snapshot)
+    rows = sum(live.values())
+    has_lists = kind.is_trained and rows > exact_rows
     if old:
         # With centroids of the new format, too.
-        trains = kind.is_trained and sum(live.values()) > exact_rows
-        return Rebuild(reason="format", segments=old, trains=trains)
-    if kind.is_trained:
-        rebuild = _outgrown(snapshot, sum(live.values()), exact_rows)
-        if rebuild is not None:
-            return rebuild
+        return Rebuild(reason="format", segments=old, trains=has_lists)
+    if has_lists and (rebuild := _outgrown(snapshot, rows)) is not None:
+        return rebuild
     for one in every:
         if one.rows and live[one.id] < one.rows * (1 - _DELETED):
             return Rebuild(reason="deleted rows", segments=(one,))
@@ -265,10 +264,8 @@ def _tier(rows: float, factor: int) -> int:
     return int(math.log(max(rows, _SMALLEST) / _SMALLEST, max(2, factor)))
 
 
-def _outgrown(snapshot: IndexSnapshot, rows: float, exact_rows: int) -> Rebuild | None:
+def _outgrown(snapshot: IndexSnapshot, rows: float) -> Rebuild | None:
     newest = snapshot.parts.newest_centroids
-    if rows <= exact_rows:
-        return None
     if newest is None or rows > newest.trained_rows * _OUTGROWN:
         return Rebuild(reason="lists", segments=snapshot.parts.segments, trains=True)
     other = tuple(one for one in snapshot.parts.segments if one.rows and one.centroids != newest.id)
