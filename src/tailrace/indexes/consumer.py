@@ -68,7 +68,7 @@ class IndexConsumer(Consumer):
             if definition.kind.is_trained and rows > runtime.settings.exact_rows:
                 from tailrace.indexes.vectors import training
 
-                centroids = training.train(runtime, txn, job.id, definition, source.info, pieces)
+                centroids = training.train(txn, job.id, definition, source.info, pieces)
         built = build(txn, definition, source.info, pieces, centroids)
         runtime.step("segments built")
 

@@ -128,19 +128,15 @@ class Maintenance:
         pieces = self._pieces(snapshot, rebuild)
         with self._begin() as txn:
             centroids: Centroids | None = None
-            if definition.kind.is_trained:
-                centroids = snapshot.parts.newest_centroids
-                if rebuild.trains:
-                    from tailrace.indexes.vectors import training
+            if rebuild.trains:
+                from tailrace.indexes.vectors import training
 
-                    rows = round(sum(live_rows(snapshot).values()))
-                    centroids = training.train(
-                        runtime, txn, job.id, definition, snapshot.table, pieces, rows
-                    )
-                    if centroids is None and rebuild.reason != "rebuild":
-                        raise ConflictError("too few vectors to divide them")
-                elif rebuild.reason == "rebuild":
-                    centroids = None
+                rows = round(sum(live_rows(snapshot).values()))
+                centroids = training.train(txn, job.id, definition, snapshot.table, pieces, rows)
+                if centroids is None and rebuild.reason != "rebuild":
+                    raise ConflictError("too few vectors to divide them")
+            elif rebuild.reason != "rebuild":
+                centroids = snapshot.parts.newest_centroids
             few = not rebuild.trains
             built = build(txn, definition, snapshot.table, pieces, centroids, few=few)
             runtime.step("segments merged")

@@ -66,7 +66,6 @@ _MARGIN = 0.6
 
 
 def train(
-    runtime: Runtime,
     txn: Transaction,
     job_id: int,
     definition: Definition,
@@ -79,7 +78,7 @@ def train(
     `rows`: how many have a vector; if that is not known, the sample tells about how many. None if
     they are too few: most may be NULL.
     """
-    options: VectorOptions = definition.options
+    runtime, options = txn.runtime, definition.options
     sample, about = _sample(runtime, definition, table, pieces)
     if len(sample) < _FEWEST:
         return None
