@@ -1,7 +1,7 @@
 """Errors as those who write SQL read them: the place, what stands there, what would be valid, and
 what to do.
 
-An error quotes what the user wrote, even if another text is run (`SourceText`).
+An error quotes what the user wrote, even if another text is run (`QueryText`).
 """
 
 from __future__ import annotations
@@ -64,32 +64,33 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceText:
-    """A script. The query that is run is a part of it, or put together from parts."""
+class QueryText:
+    """A query, and the script that it is a part of, or put together from parts of."""
 
-    text: str
+    sql: str
+    script: str
     offset: int | None = None  # where the query begins; None if it was put together
 
     def error_at(
-        self, sql: str, span: Span, message: str, *, valid: Iterable[str] = (), hint: str = ""
+        self, span: Span, message: str, *, valid: Iterable[str] = (), hint: str = ""
     ) -> InvalidError:
         """An error at the place of a piece of the query."""
         if self.offset is not None:
             place = Span(start=span.start + self.offset, end=span.end + self.offset)
-            return error_at(self.text, place, message, valid=valid, hint=hint)
-        return self.error_at_fragment(sql[span.start : span.end], message, valid=valid, hint=hint)
+            return error_at(self.script, place, message, valid=valid, hint=hint)
+        fragment = self.sql[span.start : span.end]
+        return self._error_at_fragment(fragment, message, valid=valid, hint=hint)
 
-    def error_at_fragment(
+    def _error_at_fragment(
         self, fragment: str, message: str, *, valid: Iterable[str] = (), hint: str = ""
     ) -> InvalidError:
         """An error at the place of a fragment, if that occurs just once."""
-        if not fragment or self.text.count(fragment) != 1:
+        if not fragment or self.script.count(fragment) != 1:
             options = f" (valid: {', '.join(valid)})" if valid else ""
             return InvalidError("\n".join(filter(None, [f"{message}{options}", hint])))
-        start = self.text.index(fragment)
-        return error_at(
-            self.text, Span(start=start, end=start + len(fragment)), message, valid=valid, hint=hint
-        )
+        start = self.script.index(fragment)
+        place = Span(start=start, end=start + len(fragment))
+        return error_at(self.script, place, message, valid=valid, hint=hint)
 
     @contextmanager
     def spark_faults(self) -> Iterator[None]:
@@ -100,7 +101,7 @@ class SourceText:
             with store_faults.spark_faults():
                 yield
         except PySparkException as error:
-            raise self.error_at_fragment(_fragment(error), _reason(error)) from error
+            raise self._error_at_fragment(_fragment(error), _reason(error)) from error
 
 
 def _fragment(error: Any) -> str:

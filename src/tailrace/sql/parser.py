@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.errors import InvalidError
 from tailrace.spark_sql import grammar
-from tailrace.sql.diagnostics import Span, did_you_mean, error_at
+from tailrace.sql.diagnostics import QueryText, Span, did_you_mean, error_at
 from tailrace.store.names import fold, quoted_name
 
 T = TypeVar("T")
@@ -286,6 +286,14 @@ class Parser:
     def cut(self, span: Span) -> str:
         """The text of a piece."""
         return self.text[span.start : span.end]
+
+    def query(self, span: Span) -> QueryText:
+        """A piece that is a query."""
+        return QueryText(sql=self.cut(span), script=self.text, offset=span.start)
+
+    def put_together(self, sql: str) -> QueryText:
+        """A query that has pieces of the statement in it."""
+        return QueryText(sql=sql, script=self.text)
 
     # --- refuse -----------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ whose session it is, temporary views.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql import types
 from tailrace.spark_sql.grammar import RefusedError, without_comments
 from tailrace.sql import searches
-from tailrace.sql.diagnostics import SourceText, Span, did_you_mean, in_sql
+from tailrace.sql.diagnostics import QueryText, Span, did_you_mean, in_sql
 from tailrace.sql.listings import SYSTEM_TABLES, system_rows
 from tailrace.sql.result import arrow_types
 from tailrace.sql.searches import Call
@@ -40,52 +41,39 @@ if TYPE_CHECKING:
 _LARGEST = 2**63 - 1
 # What the names of temporary views begin with that we, or PySpark for us, make of tables.
 _OURS = ("tailrace_", "_pyspark_")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    """Where a table is named, for errors."""
-
-    sql: str
-    span: Span
-    source_text: SourceText
-
-    def error(self, message: str, *, valid: Iterable[str] = (), hint: str = "") -> InvalidError:
-        return self.source_text.error_at(self.sql, self.span, message, valid=valid, hint=hint)
+# Makes an error at the place where a table is named.
+_Fail = Callable[..., InvalidError]
 
 
 def frame_of(
     lake: Lake,
-    sql: str,
-    args: Mapping[str, Any] | None = None,
+    query: QueryText,
+    args: Mapping[str, Any],
     *,
     given: Mapping[str, DataFrame] | None = None,
-    source_text: SourceText | None = None,
     target: str | None = None,
 ) -> DataFrame:
     """The DataFrame of a query. `given` are frames under names that go before the lake's.
 
-    `target` is a table that one of them stands for, under its own name. `source_text` is what
-    errors show, if that is not the query itself.
+    `target` is a table that one of them stands for, under its own name.
     """
-    source_text = source_text or SourceText(text=sql, offset=0)
-    calls = searches.calls_of(sql, source_text)
-    sql = without_comments(searches.without_calls(sql, calls))
-    tree = parse(sql, source_text)
+    calls = searches.calls_of(query)
+    query = replace(query, sql=without_comments(searches.without_calls(query.sql, calls)))
+    tree = parse(query)
     try:
-        check_registered(lake.runtime.spark, check_query(sql, tree))
+        check_registered(lake.runtime.spark, check_query(query.sql, tree))
     except RefusedError as error:
         span = Span(start=error.start, end=error.end)
-        raise source_text.error_at(sql, span, error.message, hint=error.hint) from error
+        raise query.error_at(span, error.message, hint=error.hint) from error
     _check_calls(tree, calls)
     frames_given = {fold(name): frame for name, frame in (given or {}).items()}
-    frames_given |= {call.stand_in: call.frame(lake, args or {}) for call in calls}
+    frames_given |= {call.stand_in: call.frame(lake, args) for call in calls}
     own = [] if target is None else [split_name(target)]
     aliases = {call.stand_in: call.function for call in calls}
-    text, frames = _with_frames(lake, sql, tree, frames_given, source_text, own, aliases)
-    left = _args_left(tree, calls, args or {})
-    check_settings(lake.spark, sql, tree)
-    with source_text.spark_faults():
+    text, frames = _with_frames(lake, query, tree, frames_given, own, aliases)
+    left = _args_left(tree, calls, args)
+    check_settings(lake.spark, query.sql, tree)
+    with query.spark_faults():
         return lake.spark.sql(text, left or None, **frames)
 
 
@@ -107,17 +95,17 @@ def _args_left(tree: exp.Expr, calls: Iterable[Call], args: Mapping[str, Any]) -
     return {name: value for name, value in args.items() if name not in used}
 
 
-def parse(sql: str, source_text: SourceText) -> exp.Expr:
+def parse(query: QueryText) -> exp.Expr:
     """The tree of a query, which is only looked at."""
     try:
-        return spark_sql.parse_one(sql)
+        return spark_sql.parse_one(query.sql)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
-        raise _parse_fault(sql, source_text, first) from error
+        raise _parse_fault(query, first) from error
 
 
-def _parse_fault(sql: str, source_text: SourceText, facts: Mapping[str, Any]) -> InvalidError:
-    fragment = str(facts.get("highlight") or "")
+def _parse_fault(query: QueryText, facts: Mapping[str, Any]) -> InvalidError:
+    sql, fragment = query.sql, str(facts.get("highlight") or "")
     lines = [f"{line}\n" for line in sql.split("\n")]
     line = min(max(int(facts.get("line") or 1), 1), max(len(lines), 1))
     # sqlglot counts to the last letter of what it does not understand.
@@ -130,7 +118,7 @@ def _parse_fault(sql: str, source_text: SourceText, facts: Mapping[str, Any]) ->
         message = f"something is missing after {fragment}"
     else:
         message = f"{fragment} is not expected here"
-    return source_text.error_at(sql, span, message)
+    return query.error_at(span, message)
 
 
 # --- the tables of a query -----------------------------------------------------------------------
@@ -138,10 +126,9 @@ def _parse_fault(sql: str, source_text: SourceText, facts: Mapping[str, Any]) ->
 
 def _with_frames(
     lake: Lake,
-    sql: str,
+    query: QueryText,
     tree: exp.Expr,
     given: Mapping[str, DataFrame],
-    source_text: SourceText,
     known_as: Iterable[tuple[str, str]],
     aliases: Mapping[str, str],
 ) -> tuple[str, dict[str, DataFrame]]:
@@ -150,56 +137,56 @@ def _with_frames(
     frames: dict[str, DataFrame] = {}
     seen: dict[tuple[str, str | None], str] = {}
     stand_ins = []
-    for reference in references(sql, tree):
+    for reference in references(query.sql, tree):
         key = (fold(reference.full_name), reference.version)
         if key not in seen:
-            place = _Place(sql=sql, span=reference.span, source_text=source_text)
-            frame = _frame(lake, place, reference, given, views)
+            fail = partial(query.error_at, reference.span)
+            frame = _frame(lake, fail, reference, given, views)
             if frame is None:
                 continue
             seen[key] = f"tailrace_{len(frames)}"
             frames[seen[key]] = frame
         stand_ins.append((reference, seen[key]))
     if not frames:
-        return sql, {}
-    return substituted(sql, tree, stand_ins, aliases=aliases, known_as=known_as), frames
+        return query.sql, {}
+    return substituted(query.sql, tree, stand_ins, aliases=aliases, known_as=known_as), frames
 
 
 def _frame(
     lake: Lake,
-    place: _Place,
+    fail: _Fail,
     reference: TableReference,
     given: Mapping[str, DataFrame],
     views: set[str],
 ) -> DataFrame | None:
     if reference.schema is None and fold(reference.name) in given:
         if reference.version is not None:
-            raise place.error("VERSION AS OF is for tables", hint="a search takes at => 17")
+            raise fail("VERSION AS OF is for tables", hint="a search takes at => 17")
         return given[fold(reference.name)]
     if reference.tree.args.get("catalog") is not None:
-        raise place.error("a name has at most two parts: schema.name")
-    at = None if reference.version is None else _snapshot(lake, place, reference.version)
+        raise fail("a name has at most two parts: schema.name")
+    at = None if reference.version is None else _snapshot(lake, fail, reference.version)
     if fold(reference.schema or "") == OWN_SCHEMA:
-        return _system_frame(lake, place, reference)
+        return _system_frame(lake, fail, reference)
     if fold(reference.full_name) in views:
         return lake.view(reference.full_name).to_df(at)
     try:
         return lake.table(reference.full_name).to_df(at)
     except InvalidError as error:
-        raise place.error(error.said(in_sql)) from error
+        raise fail(error.said(in_sql)) from error
     except NotFoundError as error:
         full = reference.full_name
         if at is not None and _is_among(full, lake.tables()):
-            raise place.error(error.said(in_sql)) from error
+            raise fail(error.said(in_sql)) from error
         if at is not None and _is_among(full, lake.tables(at)):
-            raise place.error(f"{full} has been dropped since") from error
+            raise fail(f"{full} has been dropped since") from error
         if reference.schema is None and _is_the_owners(lake.runtime, reference.name):
             return None
         full = full if reference.schema is not None else f"main.{reference.name}"
         known = [*lake.tables(), *lake.views()]
         near = did_you_mean(full, known)
         near = near or did_you_mean(reference.name, [n.rpartition(".")[2] for n in known])
-        raise place.error(
+        raise fail(
             f"there is no table or view {full}{near}",
             hint="SHOW TABLES and SHOW VIEWS list what there is",
         ) from error
@@ -221,10 +208,10 @@ def _is_the_owners(runtime: TenantRuntime, name: str) -> bool:
     return bool(session.catalog.tableExists(types.quote(name)))
 
 
-def _system_frame(lake: Lake, place: _Place, reference: TableReference) -> DataFrame:
+def _system_frame(lake: Lake, fail: _Fail, reference: TableReference) -> DataFrame:
     known = SYSTEM_TABLES
     if fold(reference.name) not in known:
-        raise place.error(
+        raise fail(
             f"there is no table tailrace.{reference.name}{did_you_mean(reference.name, known)}",
             valid=[f"tailrace.{name}" for name in known],
         )
@@ -233,22 +220,22 @@ def _system_frame(lake: Lake, place: _Place, reference: TableReference) -> DataF
     return local_frame(lake.runtime, rows)
 
 
-def _snapshot(lake: Lake, place: _Place, version: str) -> int:
+def _snapshot(lake: Lake, fail: _Fail, version: str) -> int:
     """The snapshot that `VERSION AS OF …` or `TIMESTAMP AS OF …` means."""
     kind, _, value = version.partition(" ")
     if not value:
-        raise place.error(f"{kind} AS OF takes a literal, no expression")
+        raise fail(f"{kind} AS OF takes a literal, no expression")
     if "VERSION" in kind:
         if not value.isdecimal() or int(value) > _LARGEST:
-            raise place.error(f"VERSION AS OF takes a snapshot's number, not {value!r}")
+            raise fail(f"VERSION AS OF takes a snapshot's number, not {value!r}")
         return int(value)
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:
         hint = "write it like '2026-01-31 12:00:00', in UTC if it names no zone"
-        raise place.error(f"{value!r} is no time", hint=hint) from error
+        raise fail(f"{value!r} is no time", hint=hint) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     ids = [one.id for one in lake.snapshots() if one.time <= moment]
     if not ids:
-        raise place.error(f"the lake has no snapshot as old as {value}")
+        raise fail(f"the lake has no snapshot as old as {value}")
     return int(ids[-1])

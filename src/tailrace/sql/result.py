@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tailrace.arguments import Between, checked
 from tailrace.spark_sql.types import parse_type
-from tailrace.sql.diagnostics import SourceText
+from tailrace.sql.diagnostics import QueryText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,13 +40,13 @@ class Result:
         message: str = "",
         snapshot: int | None = None,
         text: str = "",
-        source_text: SourceText | None = None,
+        query: QueryText | None = None,
     ) -> None:
         """Either a `frame`, or `rows` and the types of their columns."""
         self._spark, self._frame = spark, frame
         self._rows, self._kinds = rows, kinds or {}
         self._table: pa.Table | None = None
-        self._source_text = source_text or SourceText(text="")
+        self._query = query or QueryText(sql="", script="")
         self.message = message  # what was done, in a line; empty for what only reads
         self.snapshot = snapshot  # that a write created
         self.text = text  # the whole answer, where it is meant to be read as it is
@@ -66,7 +66,7 @@ class Result:
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
         if self._table is None and self.is_query:
-            with self._source_text.spark_faults():
+            with self._query.spark_faults():
                 self._table = self.to_df().toArrow()
         elif self._table is None:
             schema = pa.schema(list(self._kinds.items()))
@@ -80,7 +80,7 @@ class Result:
         if limit is None or self._table is not None:
             rows = self.to_arrow()
         else:
-            with self._source_text.spark_faults():
+            with self._query.spark_faults():
                 rows = self.to_df().limit(limit).toArrow()
         named = rows.rename_columns(_unique(rows.column_names))  # a dict has a name once
         dicts: list[dict[str, Any]] = named.slice(0, limit).to_pylist()
@@ -88,7 +88,7 @@ class Result:
 
     def collect(self) -> list[Any]:
         """The rows, as Spark gives them."""
-        with self._source_text.spark_faults():
+        with self._query.spark_faults():
             return list(self.to_df().collect())
 
     def show(self, limit: Rows = 20) -> None:

@@ -20,7 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace import spark_sql
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.definition import KINDS
-from tailrace.sql.diagnostics import SourceText, Span, did_you_mean, in_sql
+from tailrace.sql.diagnostics import QueryText, Span, did_you_mean, in_sql
 from tailrace.sql.literals import NotALiteralError, value_of
 from tailrace.sql.parser import tokens_of
 from tailrace.store.names import OWN_PREFIX, fold
@@ -63,8 +63,7 @@ class Argument:
 class Call:
     """A call of a search function."""
 
-    sql: str
-    source_text: SourceText
+    query: QueryText
     function: str
     span: Span
     stand_in: str  # the name that the query has in its place
@@ -78,7 +77,7 @@ class Call:
     def error(self, message: str, argument: str | None = None, *, hint: str = "") -> InvalidError:
         """An error about the call, or about one of its arguments."""
         span = self.span if argument is None else self.arguments[argument].span
-        return self.source_text.error_at(self.sql, span, message, hint=hint)
+        return self.query.error_at(span, message, hint=hint)
 
     # --- run ---------------------------------------------------------------------------
 
@@ -159,16 +158,16 @@ def _numbers(value: Any) -> list[float] | None:
 # --- finding calls -------------------------------------------------------------------------------
 
 
-def calls_of(sql: str, source_text: SourceText) -> list[Call]:
+def calls_of(query: QueryText) -> list[Call]:
     """The calls in a query."""
-    if not any(name in fold(sql) for name in FUNCTIONS):
+    if not any(name in fold(query.sql) for name in FUNCTIONS):
         return []
-    tokens, numbers, calls = tokens_of(sql), count(), []
+    tokens, numbers, calls = tokens_of(query.sql), count(), []
     place = 0
     while place < len(tokens):
         end = _end_of_call(tokens, place)
         if end is not None:
-            calls.append(_read(sql, source_text, tokens[place : end + 1], next(numbers)))
+            calls.append(_read(query, tokens[place : end + 1], next(numbers)))
             place = end
         place += 1
     return calls
@@ -198,12 +197,11 @@ def _mark(token: Token) -> str:
     return "" if token.token_type == TokenType.STRING else str(token.text)
 
 
-def _read(sql: str, source_text: SourceText, tokens: list[Token], number: int) -> Call:
+def _read(query: QueryText, tokens: list[Token], number: int) -> Call:
     """Parse a call from its tokens."""
     function = fold(tokens[0].text)
     call = Call(
-        sql=sql,
-        source_text=source_text,
+        query=query,
         function=function,
         span=Span(start=tokens[0].start, end=tokens[-1].end + 1),
         stand_in=f"{OWN_PREFIX}s{number}",
@@ -217,19 +215,15 @@ def _read(sql: str, source_text: SourceText, tokens: list[Token], number: int) -
             name = fold(part[0].text)
             if name not in names:
                 message = f"{function} has no argument {part[0].text}{did_you_mean(name, names)}"
-                raise source_text.error_at(
-                    sql, span, message, hint=f"arguments: {', '.join(names)}"
-                )
+                raise query.error_at(span, message, hint=f"arguments: {', '.join(names)}")
             span = Span(start=part[2].start, end=span.end)
         elif order < _UNNAMED and set(arguments) <= set(names[:order]):
             name = names[order]
         else:
             hint = f"{example}; the others have names: {', '.join(names[_UNNAMED:])}"
-            raise source_text.error_at(
-                sql, span, "this argument needs a name, as in limit => 5", hint=hint
-            )
+            raise query.error_at(span, "this argument needs a name, as in limit => 5", hint=hint)
         if name in arguments:
-            raise source_text.error_at(sql, span, f"the {name} is there twice")
+            raise query.error_at(span, f"the {name} is there twice")
         arguments[name] = Argument(tree=_tree(call, span), span=span)
     for name in names[:_NEEDED]:
         if name not in arguments:
@@ -253,10 +247,10 @@ def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def _tree(call: Call, span: Span) -> exp.Expr:
     try:
-        return spark_sql.parse_one(call.sql[span.start : span.end])
+        return spark_sql.parse_one(call.query.sql[span.start : span.end])
     except ParseError as error:
         hint = _example(call.function)
-        raise call.source_text.error_at(call.sql, span, "this is no argument", hint=hint) from error
+        raise call.query.error_at(span, "this is no argument", hint=hint) from error
 
 
 def without_calls(sql: str, calls: Iterable[Call]) -> str:

@@ -19,7 +19,7 @@ from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.spark_sql.types import quote
 from tailrace.sql import query_frame
-from tailrace.sql.diagnostics import SourceText, Span
+from tailrace.sql.diagnostics import QueryText, Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, counted, done
 from tailrace.store.files import PositionsByFile
@@ -54,23 +54,16 @@ def change(
     lake: Lake,
     txn: Transaction,
     name: str,
-    sql: str,
+    query: QueryText,
     args: Mapping[str, Any],
     *,
     alias: str,
-    text: str,
 ) -> Edited:
-    """Apply the edits that a query over `TARGET`, the table under its alias, gives.
-
-    `text` is the user's own, which errors quote.
-    """
-    source_text = SourceText(text=text)
+    """Apply the edits that a query over `TARGET`, the table under its alias, gives."""
     rows = to_df(lake.runtime, txn.scan(*split_name(name)), places=True)
     own = name if alias == split_name(name)[1] else None
-    edits = query_frame.frame_of(
-        lake, sql, args, given={TARGET: rows}, source_text=source_text, target=own
-    )
-    with source_text.spark_faults():
+    edits = query_frame.frame_of(lake, query, args, given={TARGET: rows}, target=own)
+    with query.spark_faults():
         return _apply(lake, txn, name, edits)
 
 
@@ -204,7 +197,7 @@ def read_update(parser: Parser) -> Run:
                 f"SELECT {FILE}, {POS}, true AS {COMES}, {items} "
                 f"FROM {TARGET} AS {quote(alias)} WHERE ({where})"
             )
-            edited = change(lake, txn, name, sql, args, alias=alias, text=parser.text)
+            edited = change(lake, txn, name, parser.put_together(sql), args, alias=alias)
         message = f"{counted(edited.removed, 'row')} updated in {name}"
         return done(lake, message, {"rows": edited.removed}, snapshot=txn.snapshot)
 
@@ -220,7 +213,7 @@ def read_delete(parser: Parser) -> Run:
     def run(lake: Lake, args: Mapping[str, Any]) -> Result:
         with lake.transaction() as txn:
             sql = f"SELECT {FILE}, {POS} FROM {TARGET} AS {quote(alias)} WHERE ({where})"
-            edited = change(lake, txn, name, sql, args, alias=alias, text=parser.text)
+            edited = change(lake, txn, name, parser.put_together(sql), args, alias=alias)
         message = f"{counted(edited.removed, 'row')} deleted from {name}"
         return done(lake, message, {"rows": edited.removed}, snapshot=txn.snapshot)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tailrace.errors import InvalidError
 from tailrace.spark_sql.types import spark_type
 from tailrace.sql import query_frame
-from tailrace.sql.diagnostics import SourceText, Span
+from tailrace.sql.diagnostics import Span
 from tailrace.sql.literals import NotALiteralError, rows_of
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, counted, done
@@ -36,16 +36,15 @@ class Insert:
     query: Span
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        sql = self.parser.cut(self.query)
-        source_text = SourceText(text=self.parser.text, offset=self.query.start)
+        query = self.parser.query(self.query)
         with lake.transaction() as txn:
             table = txn.info(self.name)
             into = self._targets(table)
             try:
-                given = rows_of(query_frame.parse(sql, source_text), args)
+                given = rows_of(query_frame.parse(query), args)
             except NotALiteralError:
-                frame = query_frame.frame_of(lake, sql, args, source_text=source_text)
-                with source_text.spark_faults():
+                frame = query_frame.frame_of(lake, query, args)
+                with query.spark_faults():
                     txn.table(self.name).append(self._fitted(table, into, frame))
             else:
                 txn.table(self.name).append(self._rows(table, into, given))

@@ -58,10 +58,8 @@ class Merge:
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         with lake.transaction() as txn:
             table = txn.info(self.name)
-            sql = self._sql(table)
-            edited = change(
-                lake, txn, self.name, sql, args, alias=self.alias, text=self.parser.text
-            )
+            query = self.parser.put_together(self._sql(table))
+            edited = change(lake, txn, self.name, query, args, alias=self.alias)
         message = f"{self.name}: {edited.removed:,} rows went, {edited.added:,} rows came"
         facts = {"removed": edited.removed, "added": edited.added}
         return done(lake, message, facts, snapshot=txn.snapshot)

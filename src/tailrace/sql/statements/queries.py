@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tailrace.sql import query_frame
-from tailrace.sql.diagnostics import SourceText
+from tailrace.sql.diagnostics import QueryText
 from tailrace.sql.listings import listing
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, arrow_types, listed
@@ -27,37 +26,22 @@ _LISTED = ("TABLES", "VIEWS", "INDEXES", "JOBS", "ITERATIONS", "SNAPSHOTS", "SCH
 _LIMIT, _MOST = 100, 1_000_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Query:
-    """A query, which Spark runs."""
-
-    sql: str
-    source_text: SourceText
-
-    def frame(self, lake: Lake, args: Mapping[str, Any]) -> DataFrame:
-        """Its DataFrame."""
-        return query_frame.frame_of(lake, self.sql, args, source_text=self.source_text)
-
-    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        """Its rows, which stay with Spark."""
-        frame = self.frame(lake, args)
-        return Result(spark=lambda: lake.spark, frame=frame, source_text=self.source_text)
-
-
-def read_query(parser: Parser) -> Query:
+def read_query(parser: Parser) -> QueryText:
     """Read everything that is left."""
     if parser.accept("TABLE"):  # which sqlglot does not know
-        return Query(
-            sql=f"SELECT * FROM {parser.cut(parser.rest())}",
-            source_text=SourceText(text=parser.text),
-        )
-    span = parser.rest()
-    return Query(sql=parser.cut(span), source_text=SourceText(text=parser.text, offset=span.start))
+        return parser.put_together(f"SELECT * FROM {parser.cut(parser.rest())}")
+    return parser.query(parser.rest())
 
 
 def read(parser: Parser) -> Run:
-    """`SELECT …`, `WITH …`, `VALUES …`, `FROM …`, `TABLE name`."""
-    return read_query(parser).run
+    """`SELECT …`, `WITH …`, `VALUES …`, `FROM …`, `TABLE name`. Its rows stay with Spark."""
+    query = read_query(parser)
+
+    def run(lake: Lake, args: Mapping[str, Any]) -> Result:
+        frame = query_frame.frame_of(lake, query, args)
+        return Result(spark=lambda: lake.spark, frame=frame, query=query)
+
+    return run
 
 
 def read_explain(parser: Parser) -> Run:
@@ -74,7 +58,7 @@ def read_explain(parser: Parser) -> Run:
     query = read_query(parser)
 
     def run(lake: Lake, args: Mapping[str, Any]) -> Result:
-        text = _plan(query.frame(lake, args))
+        text = _plan(query_frame.frame_of(lake, query, args))
         return listed(lake, [{"plan": text}], {"plan": pa.string()}, text=text)
 
     return run

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.spark_sql.types import parse_type, spark_type
-from tailrace.sql.diagnostics import Span
+from tailrace.sql import query_frame
+from tailrace.sql.diagnostics import QueryText, Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, done, listed
 from tailrace.sql.statements.indexes import CreateIndex, read_in_table
-from tailrace.sql.statements.queries import Query, read_query
+from tailrace.sql.statements.queries import read_query
 from tailrace.store.names import fold
 from tailrace.store.table import Table
 
@@ -63,7 +64,7 @@ class CreateTable:
     columns: Mapping[str, str]
     key: tuple[str, ...]
     indexes: tuple[CreateIndex, ...] = ()
-    query: Query | None = None
+    query: QueryText | None = None
 
     def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
         if self.if_not_exists and _exists(lake, self.name):
@@ -72,14 +73,14 @@ class CreateTable:
             columns: Any = dict(self.columns)
             frame = None
             if self.query is not None:
-                frame = self.query.frame(lake, args)
+                frame = query_frame.frame_of(lake, self.query, args)
                 columns = frame.schema
             table = txn.create_table(self.name, columns, primary_key=self.key)
             for index in self.indexes:
                 index.add(lake, txn)
             if frame is not None:
                 assert self.query is not None
-                with self.query.source_text.spark_faults():
+                with self.query.spark_faults():
                     table.append(frame)
         return done(lake, f"table {self.name} created", snapshot=txn.snapshot)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.sql.diagnostics import SourceText, Span, in_sql
+from tailrace.sql.diagnostics import Span, in_sql
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, done, listed
 from tailrace.sql.searches import calls_of
@@ -63,13 +63,13 @@ class CreateView:
         return lake.explain(self._query(), policy=self._policy())
 
     def _query(self) -> str:
-        text = self.parser.cut(self.query)
-        for call in calls_of(text, SourceText(text=self.parser.text, offset=self.query.start)):
+        query = self.parser.query(self.query)
+        for call in calls_of(query):
             raise call.error(
                 "a view cannot read from a search, whose best rows change with every write",
                 hint="write the search into the query that reads the view",
             )
-        return text
+        return query.sql
 
     def _policy(self) -> str:
         policy = self.options.values.get("policy", "auto")
