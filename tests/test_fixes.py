@@ -11,8 +11,7 @@ import pytest
 
 import tailrace
 from tailrace.cli.main import main
-from tailrace.errors import TailraceError
-from tailrace.fixes import Action, Fix, in_plain_words
+from tailrace.errors import Action, Fix, TailraceError, in_plain_words
 from tailrace.propagation.retry import message_of
 from tailrace.sql.statements import run
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import tailrace
-from tailrace import json_value, spark_sql
+from tailrace import arguments, spark_sql
 from tailrace.arguments import LONGEST_TEXT
 from tailrace.spark_sql import types
 from tailrace.spark_sql.grammar import Parser
@@ -187,7 +187,7 @@ def test_a_spec_is_bounded(lake: tailrace.Lake) -> None:
             value = {"a": value}
         return value
 
-    for depth in (json_value.DEEPEST + 1, 5_000):
+    for depth in (arguments.DEEPEST_JSON + 1, 5_000):
         given = nested(depth)
         for use in (
             lambda given=given: lake.jobs.register(
@@ -198,9 +198,9 @@ def test_a_spec_is_bounded(lake: tailrace.Lake) -> None:
                 "t", "i", using="fulltext", columns="note", trigger=given
             ),
         ):
-            refuses(use, f"at most {json_value.DEEPEST} values inside each other")
+            refuses(use, f"at most {arguments.DEEPEST_JSON} values inside each other")
     many = {"consumer": {"kind": "x", "o": ["x" * 999_999] * 5}}
-    refuses(lambda: lake.jobs.register("t", "j", many), f"{json_value.MOST:,}")
+    refuses(lambda: lake.jobs.register("t", "j", many), f"{arguments.MOST_JSON:,}")
 
 
 def test_names_are_bounded(lake: tailrace.Lake) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tailrace.arguments import show
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 
 # A URL that lacks a slash, or libpq's own notation.
 _MEANT = re.compile(r"postgres\w*(\+\w+)?:|(host|port|user|password|dbname)\s*=")

@@ -18,8 +18,7 @@ from tailrace.catalog import configuration
 from tailrace.clock import Clock
 from tailrace.closing import Closing
 from tailrace.configuration import Configuration, changed
-from tailrace.errors import InvalidError, NotFoundError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError
 from tailrace.indexes.definition import KINDS
 from tailrace.indexes.segment import IndexLayer
 from tailrace.log import get_logger, log_to_stderr

@@ -21,8 +21,7 @@ from tailrace.catalog.database import Database
 from tailrace.catalog.ducklake import FORMAT_VERSION, lake_metadata
 from tailrace.catalog.part import Part, create_views
 from tailrace.clock import Clock, SystemClock
-from tailrace.errors import InvalidError, UnavailableError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, UnavailableError
 from tailrace.settings import Settings
 from tailrace.version import __version__
 

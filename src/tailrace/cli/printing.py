@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tailrace.errors import TailraceError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, TailraceError
 
 # Standard error, wherever that goes while others are kept from it.
 _errors = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.arguments import Name, Seconds, checked, show
-from tailrace.errors import InvalidError, NotFoundError, UnavailableError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.index_snapshot import index_at, is_deterministic, matching_rows
 from tailrace.indexes.maintenance import Maintenance

@@ -14,8 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from tailrace import spark_sql
 from tailrace.arguments import show
-from tailrace.errors import InvalidError, NotFoundError, UnavailableError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.row_addresses import RowSet
 from tailrace.indexes.segment import Parts, Segment, parts_at

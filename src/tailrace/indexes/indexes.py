@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.errors import InvalidError, NotFoundError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError
 from tailrace.indexes.definition import KINDS, NewIndex, define
 from tailrace.indexes.index import (
     MOST,

@@ -21,8 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tailrace.errors import CorruptError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, CorruptError, Fix
 from tailrace.objects import Storage
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from tailrace.arguments import Name, TableName, checked
-from tailrace.errors import InvalidError, NotFoundError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError
 from tailrace.loading.convert import lay_out
 from tailrace.loading.locally import is_small, load_locally
 from tailrace.loading.options import (

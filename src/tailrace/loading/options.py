@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from tailrace.arguments import show
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 
 
 class Format(StrEnum):

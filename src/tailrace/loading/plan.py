@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 from tailrace.loading.options import Format, Options
 from tailrace.loading.parts import Part, PreparedFile, cut
 from tailrace.loading.rows import Rejected

@@ -22,8 +22,7 @@ from obstore.store import from_url
 
 from tailrace.address import is_remote
 from tailrace.arguments import show
-from tailrace.errors import CorruptError, InvalidError, UnavailableError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, CorruptError, Fix, InvalidError, UnavailableError
 
 
 class Storage:

@@ -16,13 +16,14 @@ import sqlalchemy as sa
 
 from tailrace.arguments import LONGEST_TIMEOUT, Count, Name, Seconds, TableName, checked, show
 from tailrace.errors import (
+    Action,
     ConflictError,
+    Fix,
     InvalidError,
     JobFailedError,
     NotFoundError,
     UnavailableError,
 )
-from tailrace.fixes import Action, Fix
 from tailrace.propagation import history, joblog, retry
 from tailrace.propagation import tables as t
 from tailrace.propagation.consumer import check_outside, find_consumer

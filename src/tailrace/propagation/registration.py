@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 import sqlalchemy as sa
 
 from tailrace.catalog import configuration
-from tailrace.errors import ConflictError, InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, ConflictError, Fix, InvalidError
 from tailrace.log import get_logger
 from tailrace.propagation import joblog, retry
 from tailrace.propagation.consumer import find_consumer, is_broken, why_missing

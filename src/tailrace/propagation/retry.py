@@ -10,7 +10,7 @@ from datetime import timedelta
 from random import Random
 
 from tailrace import errors
-from tailrace.fixes import in_plain_words
+from tailrace.errors import in_plain_words
 from tailrace.settings import Settings
 
 UNAVAILABLE, CONFLICT, TIMED_OUT, TRIGGER, UNKNOWN = 1, 2, 3, 4, 999

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tailrace.arguments import Between, checked
 from tailrace.closing import Closing
-from tailrace.errors import InvalidError, UnavailableError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, UnavailableError
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job
 from tailrace.propagation.service import Service

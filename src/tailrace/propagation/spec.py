@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.arguments import show
+from tailrace.arguments import json_value, show
 from tailrace.errors import InvalidError
-from tailrace.json_value import json_value
 from tailrace.propagation.trigger import check_trigger, parse_interval
 
 _FIELDS = ("trigger", "priority", "timeout", "retention", "sources", "consumer")

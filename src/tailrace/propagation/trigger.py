@@ -17,9 +17,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
-from tailrace.arguments import Name, checked, show
+from tailrace.arguments import Name, checked, json_value, show
 from tailrace.errors import InvalidError
-from tailrace.json_value import json_value
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

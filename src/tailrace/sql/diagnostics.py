@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 from tailrace.spark_sql.types import quote
 from tailrace.store import spark_faults as store_faults
 from tailrace.store.names import split_name

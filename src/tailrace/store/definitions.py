@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tailrace.arguments import show
-from tailrace.errors import InvalidError, NotFoundError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError
 from tailrace.store.lookup import ViewInfo
 from tailrace.store.names import (
     OWN_SCHEMA,

@@ -20,8 +20,7 @@ from tailrace.arguments import show
 from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int, Text
 from tailrace.catalog.database import in_batches
-from tailrace.errors import InvalidError, NotFoundError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError
 from tailrace.store import tables as t
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 from tailrace.store import keys as key_search
 from tailrace.store import rows as row_checks
 from tailrace.store.files import Op, PositionsByFile, union

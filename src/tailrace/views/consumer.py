@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.arguments import show
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import Consumer, JobContext, register_consumer
 from tailrace.store.schema import TableInfo

@@ -16,8 +16,7 @@ from functools import cached_property, lru_cache
 
 from sqlglot import exp
 
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 from tailrace.lru import LruCache
 from tailrace.spark_sql.functions import DAY
 from tailrace.spark_sql.grammar import Lexeme

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from tailrace.errors import InvalidError, NotFoundError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, NotFoundError
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
 from tailrace.store.names import fold, quoted_name

@@ -12,8 +12,14 @@ import sqlalchemy as sa
 from sqlglot import exp
 
 from tailrace.arguments import Count, Seconds, checked
-from tailrace.errors import InvalidError, JobFailedError, NotFoundError, UnavailableError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import (
+    Action,
+    Fix,
+    InvalidError,
+    JobFailedError,
+    NotFoundError,
+    UnavailableError,
+)
 from tailrace.propagation import history, joblog
 from tailrace.propagation import tables as t
 from tailrace.propagation.consumer import check_outside

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 from tailrace.propagation import joblog
 from tailrace.propagation.jobs import home_of
 from tailrace.store.names import check_name, fold, is_hidden, quoted_name, split_name

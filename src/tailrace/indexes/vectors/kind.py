@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError
 from tailrace.indexes.kind import IndexKind, Options, number, one_of
 from tailrace.propagation import joblog
 from tailrace.spark_sql.types import quote, spark_type

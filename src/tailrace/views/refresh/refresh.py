@@ -17,8 +17,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlglot import exp
 
-from tailrace.errors import InvalidError, TailraceError
-from tailrace.fixes import Action, Fix
+from tailrace.errors import Action, Fix, InvalidError, TailraceError
 from tailrace.propagation import joblog, retry
 from tailrace.propagation import tables as t
 from tailrace.propagation.changes import Changes

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tailrace.errors import InvalidError
-from tailrace.fixes import Action, Fix, Words, in_python
+from tailrace.errors import Action, Fix, InvalidError, Words, in_python
 from tailrace.propagation import joblog
 from tailrace.propagation.job import JobRecord
 from tailrace.propagation.outputs import version_at
