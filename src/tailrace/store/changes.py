@@ -242,12 +242,11 @@ def _as_numbers(keys: list[pa.ChunkedArray]) -> npt.NDArray[np.int64] | None:
 
 def to_df(runtime: Runtime, feed: Feed) -> DataFrame:
     """A feed of any size."""
-    from tailrace.store import spark_changes
-    from tailrace.store.spark_scan import local_frame
+    from tailrace.store.spark_scan import feed_to_df, local_frame
 
     if is_small(runtime, feed):
         return local_frame(runtime, to_arrow(runtime, feed))
-    return spark_changes.to_df(runtime, feed)
+    return feed_to_df(runtime, feed)
 
 
 def same_rows(left: pa.Table, right: pa.Table) -> Flags:

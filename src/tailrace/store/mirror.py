@@ -240,42 +240,25 @@ class Mirror:
 
     def data_files(self, table: TableInfo, at: int) -> list[DataFile]:
         """As `table_files.data_files`."""
-        return self._of_files(
-            table,
-            at,
-            at,
-            lambda files: files.at(at),
-            lambda connection: table_files.data_files(connection, table, at),
-        )
+        return self._of_files(table, (at,), TableFiles.at, table_files.data_files)
 
     def files_begun(self, table: TableInfo, since: int, until: int) -> list[DataFile]:
         """As `table_files.files_begun`."""
-        return self._of_files(
-            table,
-            since,
-            until,
-            lambda files: files.begun(since, until),
-            lambda connection: table_files.files_begun(connection, table, since, until),
-        )
+        return self._of_files(table, (since, until), TableFiles.begun, table_files.files_begun)
 
     def files_with_deletes(self, table: TableInfo, since: int, until: int) -> list[DataFile]:
         """As `table_files.files_with_deletes`."""
         return self._of_files(
-            table,
-            since,
-            until,
-            lambda files: files.with_deletes(since, until),
-            lambda connection: table_files.files_with_deletes(connection, table, since, until),
+            table, (since, until), TableFiles.with_deletes, table_files.files_with_deletes
         )
 
     def file_stats(self, table: TableInfo, column_ids: Sequence[int], at: int) -> Stats:
         """As `table_files.file_stats`."""
         return self._of_files(
             table,
-            at,
-            at,
-            lambda files: files.stats(self._database, column_ids, at),
-            lambda connection: table_files.file_stats(connection, table, column_ids, at),
+            (at,),
+            lambda files, at: files.stats(self._database, column_ids, at),
+            lambda connection, table, at: table_files.file_stats(connection, table, column_ids, at),
         )
 
     def learn(self, snapshot: int, moved: Mapping[int, Sequence[DataFile]]) -> None:
@@ -293,15 +276,14 @@ class Mirror:
                 self._weigh(table_id, files)
 
     def _of_files(
-        self,
-        table: TableInfo,
-        since: int,
-        until: int,
-        ask: Callable[[TableFiles], T],
-        read: Callable[[sa.Connection], T],
+        self, table: TableInfo, span: Sequence[int], ask: Callable[..., T], read: Callable[..., T]
     ) -> T:
-        """What the files in memory say of a range, or else the catalog."""
-        if self.has(since) and self.has(until):
+        """What the files in memory say of some snapshots, or else the catalog.
+
+        The first of the snapshots is the oldest. `ask` takes the `TableFiles` and the snapshots,
+        `read` a connection, the table and the snapshots.
+        """
+        if all(self.has(at) for at in span):
             with self._lock:
                 assert self._head is not None
                 newest = self._head.newest
@@ -309,12 +291,12 @@ class Mirror:
                 files = self._files.setdefault(table.id, TableFiles(newest))
                 self._files.move_to_end(table.id)
             with files.lock:
-                files.bring(self._database, table, newest, since)
-                if since >= files.floor:
-                    answer = ask(files)
+                files.bring(self._database, table, newest, span[0])
+                if span[0] >= files.floor:
+                    answer = ask(files, *span)
                     self._weigh(table.id, files)
                     return answer
-        return self.read_at(since, read)
+        return self.read_at(span[0], lambda connection: read(connection, table, *span))
 
     def _weigh(self, table_id: int, files: TableFiles) -> None:
         """Let go of what was not used for long, if it is too much."""

@@ -199,10 +199,6 @@ class OpenFile:
         self._file, self._open, self._kept = file, open_object, kept
         self._counted: set[int] = set()  # row groups of which something was decoded
 
-    def span(self, group: int) -> tuple[int, int]:
-        """The first position of a row group, and the one after its last."""
-        return self.layout.span(group)
-
     def groups(
         self,
         rows: RowRange,
@@ -220,7 +216,7 @@ class OpenFile:
         return [
             group
             for group in range(max(0, first), min(last, self.layout.groups))
-            if rows.count(*self.span(group))
+            if rows.count(*self.layout.span(group))
             and (begin_in is None or begin_in[0] <= starts[group] < begin_in[1])
             and (where is None or where.may_hold(partial(self.layout.known, group)))
         ]
@@ -266,7 +262,7 @@ class OpenFile:
         if self._kept is not None:
             new = [group for group in groups if group not in self._counted]
             self._counted.update(new)
-            self._kept.count(sum(last - first for first, last in map(self.span, new)))
+            self._kept.count(sum(last - first for first, last in map(self.layout.span, new)))
         names = list(dict.fromkeys(column.physical for column in columns))
         rows = self._object.read_row_groups(groups, columns=names, use_threads=use_threads)
         held = {column.physical: rows.column(column.physical) for column in columns}

@@ -1,4 +1,4 @@
-"""A table's rows at a snapshot, as a Spark DataFrame.
+"""A table's rows at a snapshot, or its changes in a range, as a Spark DataFrame.
 
 Always true: files are named, never listed; only files with deletes pay for masking; nothing
 depends on session settings that are looked at when the DataFrame runs. The result is lazy and
@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from tailrace.errors import CorruptError
 from tailrace.objects import Storage
 from tailrace.spark_sql import types
+from tailrace.store.changes import DELETE, Feed, FileDelta
 from tailrace.store.deletes import PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD
 from tailrace.store.files import DataFile, to_words
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import LiveFile, Scan
-from tailrace.store.schema import FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column
+from tailrace.store.scan import Budget, LiveFile, Scan
+from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+
 
 # Options that pin what session settings would otherwise decide.
 _READ_OPTIONS = {
@@ -157,3 +161,115 @@ def name_columns(columns: Sequence[Column]) -> list[SparkColumn]:
 def _escape(path: str) -> str:
     """A path that Spark takes literally: it reads these characters as a pattern."""
     return "".join(f"\\{c}" if c in "\\*?[]{}," else c for c in path)
+
+
+# More ranges than this make a filter slower than the row groups it would skip.
+_RANGES = 64
+# The columns that the images of a key before and after are compared in.
+_OLD, _NEW = f"{STORE_PREFIX}old", f"{STORE_PREFIX}new"
+
+
+def feed_to_df(runtime: Runtime, feed: Feed) -> DataFrame:
+    """A change feed: `_change`, `_snapshot`, then the table's columns."""
+    parts = []
+    whole = [delta for delta in feed.deltas if delta.is_whole]
+    some = [delta for delta in feed.deltas if not delta.is_whole]
+    if whole:
+        parts.append(_whole(runtime, whole, feed.table.columns))
+    if some:
+        parts.append(_some(runtime, some, feed.table.columns))
+    changes = reduce(lambda one, other: one.unionAll(other), parts)
+    return _without_equal_images(changes, feed) if feed.may_cancel else changes
+
+
+def _whole(runtime: Runtime, deltas: Sequence[FileDelta], columns: Sequence[Column]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    words = [to_words(delta.rows.dead) for delta in deltas]
+    files = {delta.rows.file.key: delta.rows.file for delta in deltas}
+    facts = {
+        FILE: [delta.rows.file.key for delta in deltas],
+        CHANGE: [delta.change for delta in deltas],
+        SNAPSHOT: [delta.snapshots for delta in deltas],
+        BITS: pa.array(words, types.list_of(pa.int64())),
+    }
+    data = load(runtime, list(files.values()), [*columns, *HIDDEN])
+    return _marked(
+        keep_unmarked(data.join(F.broadcast(local_frame(runtime, pa.table(facts))), FILE)), columns
+    )
+
+
+def _some(runtime: Runtime, deltas: Sequence[FileDelta], columns: Sequence[Column]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    files = [delta.rows.file for delta in deltas]
+    data = load(runtime, files, [*columns, *HIDDEN])
+    near = _near(deltas, runtime.settings.row_group_rows)
+    if near is not None:
+        data = data.where(near)
+    snapshots = np.concatenate([delta.snapshots for delta in deltas])
+    if Budget.of(runtime.settings).covers_search(len(snapshots)):
+        known = {
+            FILE: np.concatenate([np.full(d.rows.rows, d.rows.file.key) for d in deltas]),
+            POS: np.concatenate([delta.rows.positions() for delta in deltas]),
+            SNAPSHOT: snapshots,
+        }
+        places = local_frame(runtime, pa.table(known))
+    else:
+        low, high = int(snapshots.min()), int(snapshots.max())
+        places = deleted_places(runtime, files)
+        places = places.where(F.col(SNAPSHOT).between(low, high))
+    found = data.join(places, [FILE, POS]).withColumn(CHANGE, F.lit(DELETE))
+    return _marked(found, columns)
+
+
+def _near(deltas: Sequence[FileDelta], group_rows: int) -> str | None:
+    """A filter that lets Parquet skip the row groups that hold none of the rows."""
+    ranges = []
+    for delta in deltas:
+        groups = np.unique(delta.rows.positions() // group_rows)
+        # Neighbouring groups are one range.
+        for run in np.split(groups, np.flatnonzero(np.diff(groups) > 1) + 1):
+            low, high = int(run[0]) * group_rows, (int(run[-1]) + 1) * group_rows
+            ranges.append(f"({FILE} = {delta.rows.file.key} AND {POS} >= {low} AND {POS} < {high})")
+            if len(ranges) > _RANGES:
+                return None
+    return " OR ".join(ranges)
+
+
+def _marked(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    marks = [F.col(CHANGE), F.col(SNAPSHOT).cast("bigint").alias(SNAPSHOT)]
+    return rows.select(*marks, *name_columns(columns))
+
+
+def _without_equal_images(changes: DataFrame, feed: Feed) -> DataFrame:
+    """In a net feed a key is deleted at most once and inserted at most once."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    key = [F.col(types.quote(c.name)) for c in feed.table.key_columns]
+    image = F.struct(*(_comparable(c).alias(f"c{c.id}") for c in feed.table.columns))
+    deleted = F.col(CHANGE) == DELETE
+    window = Window.partitionBy(*key)
+    old = F.first(F.when(deleted, image), ignorenulls=True).over(window)
+    new = F.first(F.when(~deleted, image), ignorenulls=True).over(window)
+    both = changes.withColumns({_OLD: old, _NEW: new})
+    return both.where(~F.col(_OLD).eqNullSafe(F.col(_NEW))).drop(_OLD, _NEW)
+
+
+def _comparable(column: Column):  # type: ignore[no-untyped-def]
+    """Maps have no equality in Spark, and floats one that takes -0.0 for 0.0: compare text."""
+    from pyspark.sql import functions as F
+
+    name = F.col(types.quote(column.name))
+    if _has_text_equality(column.type):
+        return F.to_json(F.struct(name.alias("v")))
+    return name
+
+
+def _has_text_equality(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind) or pa.types.is_floating(kind):
+        return True
+    return any(_has_text_equality(child.type) for child in types.children_of(kind))

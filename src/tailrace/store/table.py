@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tailrace.arguments import Name, checked
 from tailrace.errors import InvalidError, NotFoundError
-from tailrace.spark_sql.types import parse_type
+from tailrace.spark_sql.types import parse_type, spark_type
 from tailrace.store import changes as feed
 from tailrace.store import scan as local_scan
 from tailrace.store import spark_scan
@@ -63,8 +63,6 @@ class Table:
     @property
     def columns(self) -> dict[str, str]:
         """Names and Spark types of the columns."""
-        from tailrace.spark_sql.types import spark_type
-
         return {column.name: spark_type(column.type) for column in self.info.columns}
 
     @property
