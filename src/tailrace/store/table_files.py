@@ -111,11 +111,12 @@ def _with_oldest(*files: sa.Select[Any]) -> sa.CompoundSelect[Any]:
     return sa.union_all(*files, last)
 
 
-# What ends after a snapshot is all that is visible at it or later.
+# The files with rows at a snapshot or later: what ends after it.
 _LEFT_AFTER = _with_oldest(
     _FILES_EVER.where(sa.or_(_F.c.end_snapshot.is_(None), _F.c.end_snapshot > _SINCE))
 )
-# One query for each index, instead of one that reads all files of the table.
+# The files that began, ended or lost rows after a snapshot. One query for each index, instead of
+# one that reads all files of the table.
 _MOVED_AFTER = _with_oldest(
     _FILES_EVER.where(_F.c.begin_snapshot > _SINCE),
     _FILES_EVER.where(_F.c.end_snapshot > _SINCE),
@@ -123,23 +124,10 @@ _MOVED_AFTER = _with_oldest(
 )
 
 
-def files_left_after(
-    database: Database, table: TableInfo, since: int
-) -> tuple[int, list[DataFile]]:
-    """The oldest snapshot, and the files with rows at `since` or later, with latest deletes."""
-    return _read(database, _LEFT_AFTER, table, since)
-
-
-def files_moved_after(
-    database: Database, table: TableInfo, since: int
-) -> tuple[int, list[DataFile]]:
-    """The oldest snapshot, and the files that began, ended or lost rows after `since`."""
-    return _read(database, _MOVED_AFTER, table, since)
-
-
 def _read(
     database: Database, statement: sa.CompoundSelect[Any], table: TableInfo, since: int
 ) -> tuple[int, list[DataFile]]:
+    """The oldest snapshot, and the files of one of these statements, with their latest deletes."""
     *rows, last = database.rows(statement, {"table_id": table.id, "since": since})
     return int(last.file_key), [_data_file(row, table) for row in rows]
 
@@ -255,11 +243,11 @@ class TableFiles:
             return
         since = self.covered
         if since >= 0:
-            oldest, moved = files_moved_after(database, table, since)
+            oldest, moved = _read(database, _MOVED_AFTER, table, since)
             # A file that ended since may have been purged already: then no row tells of it.
             since = since if oldest <= since else -1
         if since < 0:
-            oldest, moved = files_left_after(database, table, floor)
+            oldest, moved = _read(database, _LEFT_AFTER, table, floor)
             self._files.clear()
             self.floor = floor
         self._files |= {file.id: file for file in moved}

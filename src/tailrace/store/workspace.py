@@ -195,33 +195,29 @@ class Draft:
 
     def list_tables(self) -> list[tuple[str, str]]:
         """Folded schema and name of every table that this transaction sees."""
-        tenant = self._runtime.tenant
-        with self._at_base() as mirror:
-            tables = mirror.read_at(
-                self.base, lambda connection: lookup.list_tables(connection, self.base, tenant)
-            )
-        names = {(fold(schema), fold(name)) for schema, name in tables}
-        for key, work in self._work.tables.items():
-            if work.dropped:
-                names.discard(key)
-            else:
-                names.add(key)
-        return sorted(names)
+        own = {key: not work.dropped for key, work in self._work.tables.items()}
+        return self._names(lookup.list_tables, own)
 
     def list_views(self) -> list[tuple[str, str]]:
         """Folded schema and name of every view that this transaction sees."""
-        tenant = self._runtime.tenant
+
+        def committed(connection: sa.Connection, at: int, tenant: str) -> list[tuple[str, str]]:
+            return [(v.schema, v.name) for v in lookup.list_views(connection, at, tenant)]
+
+        own = {key: work.info is not None for key, work in self._work.views.items()}
+        return self._names(committed, own)
+
+    def _names(
+        self,
+        list_committed: Callable[[sa.Connection, int, str], list[tuple[str, str]]],
+        own: Mapping[tuple[str, str], bool],
+    ) -> list[tuple[str, str]]:
+        """Those at the base, less those that the workspace says are gone, and those it adds."""
+        at, tenant = self.base, self._runtime.tenant
         with self._at_base() as mirror:
-            views = mirror.read_at(
-                self.base, lambda connection: lookup.list_views(connection, self.base, tenant)
-            )
-        names = {(fold(view.schema), fold(view.name)) for view in views}
-        for key, work in self._work.views.items():
-            if work.info is None:
-                names.discard(key)
-            else:
-                names.add(key)
-        return sorted(names)
+            there = mirror.read_at(at, lambda connection: list_committed(connection, at, tenant))
+        names = {(fold(schema), fold(name)) for schema, name in there} - own.keys()
+        return sorted(names | {key for key, is_there in own.items() if is_there})
 
     def dropped(self) -> set[int]:
         """The ids of the committed tables that it drops."""
