@@ -340,16 +340,14 @@ class Lake(Closing):
         from tailrace.indexes.index import Context
         from tailrace.indexes.indexes import Indexes
         from tailrace.indexes.reader import Opener
-        from tailrace.indexes.segment_files import SegmentCache
 
         runtime = self._runtime
-        cache = SegmentCache(limit=runtime.settings.cache_bytes)
         return Indexes(
             Context(
                 runtime=runtime,
                 jobs=self.jobs,
                 begin=self.transaction,
-                opener=Opener(runtime.storage, cache),
+                opener=Opener(runtime.storage, cache_bytes=runtime.settings.cache_bytes),
             )
         )
 

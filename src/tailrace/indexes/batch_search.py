@@ -11,7 +11,6 @@ import pyarrow as pa
 from tailrace.errors import InvalidError
 from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.reader import Opener
-from tailrace.indexes.segment_files import SegmentCache
 from tailrace.spark_sql.types import quote, spark_schema
 from tailrace.store.runtime import Runtime
 
@@ -55,7 +54,7 @@ def search_many(
     sent = replace(snapshot, files=files, deletes={})
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opener = Opener(storage, SegmentCache(limit=cache_bytes))
+        opener = Opener(storage, cache_bytes=cache_bytes)
         reader = opener.open(sent, tail=True)
         for batch in batches:
             parts = []

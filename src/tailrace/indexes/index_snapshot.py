@@ -115,8 +115,10 @@ def live_rows(snapshot: IndexSnapshot) -> dict[int, float]:
         file = snapshot.files.get(key)
         if file is None:
             return 0.0
-        before = len(snapshot.deletes[key].at(segment.begin)) if key in snapshot.deletes else 0
-        now = len(snapshot.deletes[key].at(snapshot.at)) if key in snapshot.deletes else 0
+        deleted = snapshot.deletes.get(key)
+        if deleted is None:
+            return 1.0
+        before, now = len(deleted.at(segment.begin)), len(deleted.at(snapshot.at))
         return 1 - (now - before) / max(1, file.rows - before)
 
     return {

@@ -22,7 +22,6 @@ from tailrace.indexes.index_snapshot import IndexSnapshot, index_at, live_rows
 from tailrace.indexes.reader import Opener
 from tailrace.indexes.row_addresses import RowAddresses
 from tailrace.indexes.segment import Centroids, Segment
-from tailrace.indexes.segment_files import SegmentCache
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.propagation.job import JobRecord
@@ -224,8 +223,8 @@ class Maintenance:
             training.calibrate(self._runtime, opener.open(snapshot, tail=False), newest)
 
     def _opener(self) -> Opener:
-        cache = SegmentCache(limit=self._runtime.settings.cache_bytes)
-        return Opener(self._runtime.storage, cache)
+        runtime = self._runtime
+        return Opener(runtime.storage, cache_bytes=runtime.settings.cache_bytes)
 
 
 def next_rebuild(

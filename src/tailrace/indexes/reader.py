@@ -134,8 +134,8 @@ def _hidden(rows: RowAddresses, gone: RowSet, only: RowSet | None) -> npt.NDArra
 class Opener:
     """Opens segments, and keeps the readers that were used last."""
 
-    def __init__(self, storage: Storage, cache: SegmentCache) -> None:
-        self._storage, self._cache = storage, cache
+    def __init__(self, storage: Storage, *, cache_bytes: int) -> None:
+        self._storage, self._cache = storage, SegmentCache(limit=cache_bytes)
         # A segment is closed with the last reader that uses it.
         self._segments: WeakValueDictionary[Hashable, OpenSegment] = WeakValueDictionary()
         self._centroids: LruCache[Any] = LruCache(_OPEN_READERS)

@@ -91,6 +91,7 @@ def status_of(
     )
 
 
+# One query, which every search makes.
 _PROGRESS = (
     sa.select(
         pt.job.c.watermark,

@@ -58,14 +58,11 @@ def cut(files: Iterable[PreparedFile], *, size: int, divide: bool) -> list[Part]
     """Cut files into parts of about `size` bytes; without `divide`, text files stay whole."""
     parts: list[Part] = []
     for one in files:
-        spans = (
-            _groups(one, size)
-            if one.file.format is Format.PARQUET
-            else _ranges(one, size, divide=divide)
-        )
-        parts += [
-            Part(
-                number=len(parts) + offset,
+        is_parquet = one.file.format is Format.PARQUET
+        spans = _groups(one, size) if is_parquet else _ranges(one, size, divide=divide)
+        for start, end, bytes_, row in spans:
+            part = Part(
+                number=len(parts),
                 file=one.file,
                 layout=one.layout,
                 size=bytes_,
@@ -73,8 +70,7 @@ def cut(files: Iterable[PreparedFile], *, size: int, divide: bool) -> list[Part]
                 end=end,
                 first_row=row,
             )
-            for offset, (start, end, bytes_, row) in enumerate(spans)
-        ]
+            parts.append(part)
     return parts
 
 

@@ -150,7 +150,7 @@ def check_path(path: Path) -> None:
 
 
 def write_report(path: Path, rejected: Iterable[Rejected]) -> None:
-    """Write all rejected rows; only a header if there are none."""
+    """Write all rejected rows as CSV, which can be mended and loaded; at least a header."""
     try:
         with path.open("w", encoding="utf-8", newline="") as handle:
             rows = csv.writer(handle, lineterminator="\n")
