@@ -113,17 +113,36 @@ def test_more_changes_cost_more() -> None:
     assert costs[0] < costs[-1]
 
 
-@pytest.mark.parametrize(
-    ("query", "monotone"),
-    [
-        (ROWS, True),
-        ("SELECT t.a FROM t JOIN u ON u.id = t.a", True),
-        ("SELECT a FROM t UNION ALL SELECT b FROM u", True),
-        ("SELECT t.a, u.b FROM t LEFT JOIN u ON u.id = t.a", False),
-        (SUMS, False),
-        ("SELECT a FROM t EXCEPT SELECT a FROM u", False),
-        ("SELECT a, rank() OVER (PARTITION BY a ORDER BY b) AS r FROM t", False),
-    ],
-)
-def test_only_some_queries_never_lose_rows_to_new_ones(query: str, monotone: bool) -> None:
-    assert is_monotone(layout(query).root) is monotone
+GROWS = [
+    ROWS,
+    "SELECT t.a, u.b FROM t JOIN u ON u.id = t.a",
+    "SELECT a FROM t UNION ALL SELECT b FROM u",
+    "SELECT a FROM t UNION ALL SELECT 1",
+    "SELECT t.a FROM t JOIN (VALUES (1), (2)) AS v(n) ON v.n = t.a",
+    "SELECT a, n FROM t LATERAL VIEW explode(array(a, b)) e AS n",
+]
+MAY_SHRINK = [
+    "SELECT t.a, u.b FROM t LEFT JOIN u ON u.id = t.a",
+    "SELECT t.a, u.b FROM t FULL JOIN u ON u.id = t.a",
+    "SELECT a FROM t LEFT ANTI JOIN u ON u.id = t.a",
+    "SELECT a FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.id = t.a)",
+    "SELECT a FROM t EXCEPT SELECT a FROM u",
+    "SELECT a, rank() OVER (PARTITION BY a ORDER BY b) AS r FROM t",
+    "SELECT t.a, q.n FROM t JOIN (SELECT a, count(*) AS n FROM u GROUP BY a) q ON q.a = t.a",
+    "SELECT t.a FROM t JOIN (SELECT a FROM u ORDER BY b LIMIT 3) q ON q.a = t.a",
+]
+
+
+@pytest.mark.parametrize("query", GROWS)
+def test_a_query_that_only_grows_is_appended_to(query: str) -> None:
+    assert chosen(query, inserts_only=True).strategy is Strategy.APPEND
+    assert is_monotone(layout(query).root)
+
+
+@pytest.mark.parametrize("query", MAY_SHRINK)
+def test_a_query_that_can_lose_rows_to_new_ones_is_not_appended_to(query: str) -> None:
+    both = {"main.t": 10, "main.u": 10}
+    choice = chosen(query, "incremental", changes=both, inserts_only=True)
+    assert choice.strategy is not Strategy.APPEND
+    assert reasons(choice)["append"] == "a new row can change or remove another row of the result"
+    assert not is_monotone(layout(query).root)
