@@ -93,9 +93,12 @@ class Option:
     """One strategy, for `explain`."""
 
     strategy: Strategy
-    possible: bool
-    reason: str = ""
-    cost: float | None = None
+    reason: str = ""  # why it is not possible
+    cost: float | None = None  # if it is
+
+    @property
+    def possible(self) -> bool:
+        return self.cost is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,20 +112,20 @@ class Choice:
 
 def choose(definition: Definition, facts: Facts, policy: str) -> Choice:
     """The cheapest strategy that the policy allows."""
-    options = list(options_of(definition, facts))
-    full = next(o for o in options if o.strategy is Strategy.FULL)
-    others = [o for o in options if o.possible and o.strategy is not Strategy.FULL]
-    if policy == "full":
-        return Choice(strategy=Strategy.FULL, cost=full.cost or 0, options=tuple(options))
-    if not others:
-        if policy == "incremental":
-            reasons = "; ".join(dict.fromkeys(o.reason for o in options if o.reason))
-            raise InvalidError(f"this refresh cannot be incremental, as the policy asks: {reasons}")
-        return Choice(strategy=Strategy.FULL, cost=full.cost or 0, options=tuple(options))
-    best = min(others, key=lambda o: o.cost or 0)
-    if policy == "auto" and (full.cost or 0) < (best.cost or 0):
+    options = options_of(definition, facts)
+    full = options[-1]
+    others = [option for option in options[:-1] if option.possible]
+    if policy == "incremental" and not others:
+        reasons = "; ".join(dict.fromkeys(o.reason for o in options if o.reason))
+        raise InvalidError(f"this refresh cannot be incremental, as the policy asks: {reasons}")
+    best = min(others, key=_cost_of, default=full)
+    if policy == "full" or (policy == "auto" and _cost_of(full) < _cost_of(best)):
         best = full
-    return Choice(strategy=best.strategy, cost=best.cost or 0, options=tuple(options))
+    return Choice(strategy=best.strategy, cost=_cost_of(best), options=tuple(options))
+
+
+def _cost_of(option: Option) -> float:
+    return option.cost or 0
 
 
 def history_name(strategy: Strategy, facts: Facts) -> str:
@@ -155,10 +158,8 @@ def plain_cost(definition: Definition, facts: Facts, strategy: Strategy) -> floa
 
 
 def options_of(definition: Definition, facts: Facts) -> list[Option]:
-    """Every strategy: whether it is possible, and what it would cost."""
+    """Every strategy, the full one last: why it is not possible, or what it would cost."""
     layout = definition.layout
-    whole = _corrected(full_cost(definition, facts.sizes), Strategy.FULL, facts) + _DIFFERENCE
-    full = Option(strategy=Strategy.FULL, possible=True, cost=whole)
     blocked = definition.reason
     if facts.rebuild:
         blocked = "the changes since the last refresh are no longer kept"
@@ -166,22 +167,21 @@ def options_of(definition: Definition, facts: Facts) -> list[Option]:
         blocked = facts.refused
     elif facts.moved:
         blocked = f"{', '.join(definition.moments)} has moved on"
-    ways = {Way.MERGE: Strategy.MERGE, Way.KEYS: Strategy.KEYS, Way.BAG: Strategy.ROWS}
     options = []
-    for way, strategy in ways.items():
-        reason = blocked or _not_this(layout, way)
+    for strategy, reason in (
+        (Strategy.APPEND, _no_append(layout, facts)),
+        (Strategy.MERGE, _not_this(layout, Way.MERGE)),
+        (Strategy.KEYS, _not_this(layout, Way.KEYS)),
+        (Strategy.ROWS, _not_this(layout, Way.BAG)),
+    ):
         cost = None
-        if not reason and layout is not None:
+        if layout is not None and not blocked and not reason:
             cost = _corrected(_cost(layout, facts), strategy, facts)
-        options.append(Option(strategy=strategy, possible=not reason, reason=reason, cost=cost))
-    reason = blocked or _no_append(layout, facts)
-    cost = None
-    if not reason and layout is not None:
-        cost = 0.9 * _corrected(_cost(layout, facts), Strategy.APPEND, facts)
-    options.insert(
-        0, Option(strategy=Strategy.APPEND, possible=not reason, reason=reason, cost=cost)
-    )
-    return [*options, full]
+            if strategy is Strategy.APPEND:  # nothing stored is looked for
+                cost *= 0.9
+        options.append(Option(strategy=strategy, reason=blocked or reason, cost=cost))
+    whole = _corrected(full_cost(definition, facts.sizes), Strategy.FULL, facts) + _DIFFERENCE
+    return [*options, Option(strategy=Strategy.FULL, cost=whole)]
 
 
 def _not_this(layout: Layout | None, way: Way) -> str:
