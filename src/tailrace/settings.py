@@ -94,8 +94,9 @@ class Settings:
     retry_limit: int = 20
     # How often a node compares all it knows with the job log, whatever it has been told.
     reconcile_interval: timedelta = timedelta(seconds=30)
-    # How often a node looks whether another process has written to a SQLite catalog.
-    watch_interval: timedelta = timedelta(milliseconds=250)
+    # How often a node looks whether another process has written to a SQLite catalog, which takes
+    # some microseconds.
+    watch_interval: timedelta = timedelta(milliseconds=50)
     # How often the watermarks of jobs that had nothing to do are stored, and old rows deleted.
     upkeep_interval: timedelta = timedelta(hours=1)
     # How long dropping a job waits for its running iteration. It can't commit any more anyway.
