@@ -82,3 +82,9 @@ def test_searches_are_summed_up() -> None:
     assert display.searched([], None) == "Nothing was searched for in the live part."
     assert display.searched([1, 2], 0.0123).startswith("2 searches in the live part")
     assert "12 ms" in display.searched([1, 2], 0.0123)
+
+
+def test_cpu_times_are_compared() -> None:
+    text = display.cpu(4.0, 10.0)
+    assert "4.0 s for all that keeps it fresh, 10.0 s instead, 2.5" in text
+    assert display.cpu(0.0, 1.0).endswith("1.0 s instead.")

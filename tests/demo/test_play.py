@@ -55,7 +55,7 @@ def test_a_demo_whose_process_was_killed_goes_on_with_the_same_lake(tmp_path: Pa
     finally:
         _end(again, None)
     assert again.returncode == 0, messages
-    assert "4  Is it right?" in messages  # for people, and not in the document
+    assert "5  Is it right?" in messages  # for people, and not in the document
     _check(place, before, json.loads(said))
 
 
@@ -106,11 +106,14 @@ def _check(place: Path, before: Before, found: dict[str, Any]) -> None:
     assert not found["is_new"]
     assert found["began_at_snapshot"] == before.snapshot
     assert found["commits"]["count"] > 0
+    assert found["refresh_cpu_seconds"] > 0
+    assert found["recompute_every_time_cpu_seconds"] > 0
     assert [one["name"] for one in found["derived"]] == [one.name for one in derived.ALL]
     for one in found["derived"]:
         assert one["ok"], one
         assert one["rows"] > 0
         assert one["recompute_seconds"] > 0
+        assert one["recompute_cpu_seconds"] >= 0
         assert sum(one["strategies"].values()) == one["refreshes"]
     text, vectors = found["derived"][-2:]
     assert text["searches_checked"] > len(searches.ASKED[derived.REVIEW_TEXT])

@@ -26,11 +26,14 @@ class Derived:
     is_cheap: bool = True  # reading its rows needs no Spark: true of all without a LIMIT
 
     @property
+    def interval(self) -> str:
+        """The pause between its refreshes; empty if each change is followed at once."""
+        return "" if isinstance(self.trigger, str) else str(self.trigger["schedule"]["interval"])
+
+    @property
     def rhythm(self) -> str:
         """When it is refreshed, in words."""
-        if isinstance(self.trigger, str):
-            return "at each change"
-        return f"every {self.trigger['schedule']['interval'].replace('s', ' s')}"
+        return f"every {self.interval.replace('s', ' s')}" if self.interval else "at each change"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import median
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -65,8 +64,7 @@ class Refreshes:
     count: int
     seconds: float
     strategies: dict[str, int]
-    delay: float | None  # the median of seconds from a commit to its effect; None without any
-    longest_delay: float | None
+    delays: tuple[float, ...]  # seconds from each commit to its effect
 
 
 def rows_of(lake: Lake, derived: Derived) -> pa.Table:
@@ -167,13 +165,11 @@ def refreshes(
     history = lake.jobs.history(*derived.job, limit=1_000_000)
     done = [one for one in reversed(history) if _counts(one, since)]
     sources = set(lake.jobs.status(*derived.job).sources)
-    delays = _delays([c for c in commits if sources & set(c.tables)], done)
     return Refreshes(
         count=len(done),
         seconds=sum(one.seconds for one in done),
         strategies=dict(Counter(str(one.strategy) for one in done).most_common()),
-        delay=median(delays) if delays else None,
-        longest_delay=max(delays, default=None),
+        delays=tuple(_delays([c for c in commits if sources & set(c.tables)], done)),
     )
 
 

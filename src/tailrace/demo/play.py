@@ -12,10 +12,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,15 @@ from tailrace.cli.spark import in_background
 from tailrace.demo import derived, display, shop
 from tailrace.demo.child import Child, start_from
 from tailrace.demo.freshness import Watcher, refreshes
-from tailrace.demo.results import Result, check_all, document, recompute_seconds
+from tailrace.demo.results import (
+    Cost,
+    Recomputes,
+    Result,
+    check_all,
+    cpu_instead,
+    cpu_seconds,
+    document,
+)
 from tailrace.demo.searches import Search, typical_seconds
 from tailrace.demo.terminal import Screen, closing, first_only_sets, quietly, terminable
 from tailrace.errors import InvalidError, JobFailedError, UnavailableError
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
     from tailrace.propagation.status import JobStatus
 
 _COMMITS_PER_SECOND = 4.0
-_LOOK = 0.3  # seconds between two looks at the lake
+_LOOK = 0.3  # seconds between two looks at the builds
 _PATIENCE = 300.0  # seconds for the builds, and for the last refreshes
 _SUBMIT = "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"
 # Small refreshes are Python's work: more at once would only slow each other down.
@@ -113,6 +122,7 @@ class _Play:
         self._is_new = False
         self._began_at = self._live_from = lake.snapshot
         self._searches: list[Search] = []  # of the live part
+        self._refresh_cpu = 0.0
 
     def run(self, sizes: shop.Sizes, seconds: float) -> dict[str, Any]:
         """Play all scenes; returns the results as a document."""
@@ -124,15 +134,17 @@ class _Play:
                 self._derive()
                 since = datetime.now(UTC)
                 passed = self._live(child, seconds, since)
-                self._settle(child)
+            recomputes = self._recompute(child)
+            self._settle(child)
         finally:
             child.end()
-        results = self._results(child, since)
+        results = self._results(child, since, recomputes)
         self._screen.phase("Try next", display.NEXT_KEPT if self._is_kept else display.NEXT)
         for command in display.commands(self._place if self._is_kept else None):
             self._screen.command(command)
         return document(
             results=results,
+            refresh_cpu=self._refresh_cpu,
             commits=child.commits,
             lake=str(self._place) if self._is_kept else None,
             is_new=self._is_new,
@@ -197,22 +209,44 @@ class _Play:
         screen.phase("Live", display.LIVE)
         ended = threading.Event()
         with first_only_sets(ended):
-            watcher = Watcher(self._lake, child.commits, since=since)
-            self._searches = watcher.searcher.done
+            self._watcher = Watcher(self._lake, child.commits, since=since)
             self._live_from = self._lake.snapshot
             child.begin(start_from(self._lake))
-            began = time.monotonic()
+            cpu, began = cpu_seconds(self._lake), time.monotonic()
             with screen.live(seconds) as draw:
                 while not ended.is_set():
                     passed = time.monotonic() - began
-                    draw(watcher.look(), passed)
+                    draw(self._watcher.look(), passed)
                     if passed >= seconds:
                         break
                     child.check()
-                    ended.wait(min(_LOOK, seconds - passed))
+                    ended.wait(min(screen.pause, seconds - passed))
+        self._refresh_cpu = cpu_seconds(self._lake) - cpu
+        self._searches = [*self._watcher.searcher.done]
         if ended.is_set():
             screen.say("Ended early. It is still checked; once more Ctrl-C quits at once.")
         return time.monotonic() - began
+
+    def _recompute(self, child: Child) -> dict[str, Cost]:
+        """What one recompute of each takes, beside what was beside the refreshes."""
+        self._screen.phase("The same without", display.INSTEAD)
+        costs = {}
+        with (
+            tempfile.TemporaryDirectory(prefix="tailrace-demo-") as directory,
+            closing(Recomputes(self._lake, directory, at=self._live_from)) as recomputes,
+            self._screen.working("Each is recomputed, twice", "Each is measured") as tell,
+        ):
+            for one in (*derived.ALL, *derived.ALL):
+                tell(f"{one.name} is recomputed")
+                cpu = cpu_seconds(self._lake)
+                done = in_background(partial(recomputes.run, one))
+                while not done.done():
+                    self._watcher.look()
+                    child.check()
+                    wait([done], self._screen.pause)
+                cost = Cost(seconds=done.result(), cpu_seconds=cpu_seconds(self._lake) - cpu)
+                costs[one.name] = cost
+        return costs
 
     def _settle(self, child: Child) -> None:
         self._screen.phase("Is it right?", display.CHECKED)
@@ -220,25 +254,26 @@ class _Play:
         with self._screen.working("The last refreshes", "Everything is fresh"):
             self._lake.run_until_fresh(timeout=_PATIENCE)
 
-    def _results(self, child: Child, since: datetime) -> list[Result]:
+    def _results(
+        self, child: Child, since: datetime, recomputes: Mapping[str, Cost]
+    ) -> list[Result]:
         screen, lake = self._screen, self._lake
         with screen.working("Everything is recomputed and compared", "Everything is checked"):
             checks = check_all(lake, self._searches)
         screen.show(display.checks(checks))
         screen.phase("What it took", display.TOOK)
-        with screen.working("Each is recomputed, twice", "Each is measured"):
-            once = recompute_seconds(lake, at=self._live_from)
         results = [
             Result(
                 derived=one,
                 check=check,
                 refreshes=refreshes(lake, one, child.commits, since=since),
-                recompute_seconds=once[one.name],
+                recompute=recomputes[one.name],
                 search_seconds=typical_seconds([s for s in self._searches if s.index is one]),
             )
             for one, check in zip(derived.ALL, checks, strict=True)
         ]
         screen.show(display.costs(results))
+        screen.say(display.cpu(self._refresh_cpu, cpu_instead(results)))
         screen.say(display.HOW_MEASURED)
         screen.say(display.IN_MEMORY)
         screen.say(display.searched(self._searches, typical_seconds(self._searches)))

@@ -1,9 +1,9 @@
 """What came of it: everything derived is compared with a recompute, and so is what it took.
 
 A recompute is what one does without views: the query in plain Spark SQL, its rows written as
-Parquet. It reads the shop as it was when the live part began, in few large files: that is the best
-case for it. An index is built anew from all rows that its table has now. Each runs once to warm
-up, and once to be counted.
+Parquet. It reads the shop as it was when the live part began, in few large files, and of a view
+what was stored before: that is the best case for it. An index is built anew from all rows that its
+table has now.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from tailrace.demo.derived import ALL, VIEWS, Derived, Replica, SearchIndex
+from tailrace.demo.derived import ALL, Derived, Replica, SearchIndex
 from tailrace.demo.freshness import Refreshes, rows_of
 from tailrace.demo.searches import ASKED, Search, compare, search
 from tailrace.demo.shop import SCHEMA, TABLES
 from tailrace.demo.writer import Commit
+from tailrace.store.spark_session import is_classic
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
@@ -121,37 +121,57 @@ def _check_index(lake: Lake, index: SearchIndex, searches: Sequence[Search]) -> 
 _PREFIX = "tailrace_demo_"  # of the temporary views' names
 
 
-def recompute_seconds(lake: Lake, *, at: int) -> dict[str, float]:
-    """How long one recompute of each derived object takes, at a snapshot."""
-    spark = lake.spark
-    for table in TABLES:
-        lake.table(table).to_df(at=at).createOrReplaceTempView(_named(table))
-    for view in VIEWS:  # a view that others read is a query here: nothing of it is stored
-        spark.sql(_named(view.query)).createOrReplaceTempView(_named(view.name))
-    try:
-        with TemporaryDirectory(prefix="tailrace-demo-") as directory:
-            return {derived.name: _measured(lake, derived, Path(directory)) for derived in ALL}
-    finally:
-        for name in (*TABLES, *(view.name for view in VIEWS)):
-            spark.catalog.dropTempView(_named(name))
+class Recomputes:
+    """Computes derived objects anew, as one does without views, until closed."""
 
+    def __init__(self, lake: Lake, directory: str, *, at: int) -> None:
+        """`at` is the snapshot of the tables that are read; rows go to the directory."""
+        self._lake, self._directory, self._done = lake, directory, 0
+        for table in TABLES:
+            lake.table(table).to_df(at=at).createOrReplaceTempView(_named(table))
 
-def _measured(lake: Lake, derived: Derived, directory: Path) -> float:
-    seconds = 0.0
-    for turn in range(2):
+    def run(self, derived: Derived) -> float:
+        """Compute one of them; returns how many seconds that took."""
         began = time.monotonic()
         if isinstance(derived, SearchIndex):
-            lake.index(*derived.job).rebuild()
-        else:
-            rows = lake.spark.sql(_named(derived.query))
-            rows.write.parquet(str(directory / f"{derived.name}-{turn}"))
-        seconds = time.monotonic() - began
-    return seconds
+            self._lake.index(*derived.job).rebuild()
+            return time.monotonic() - began
+        self._done += 1
+        place = f"{self._directory}/{self._done}"
+        self._lake.spark.sql(_named(derived.query)).write.parquet(place)
+        took = time.monotonic() - began
+        # What reads a view reads what was stored of it.
+        self._lake.spark.read.parquet(place).createOrReplaceTempView(_named(derived.name))
+        return took
+
+    def close(self) -> None:
+        """Drop the temporary views."""
+        for name in (*TABLES, *(one.name for one in ALL)):
+            self._lake.spark.catalog.dropTempView(_named(name))
+
+
+def cpu_seconds(lake: Lake) -> float:
+    """CPU time of this process, without the calling thread, and of its Spark in local mode."""
+    own = time.process_time() - time.thread_time()
+    if not is_classic(lake.spark):
+        return own
+    java = lake.spark.sparkContext._jvm
+    assert java is not None
+    spent = java.java.lang.ProcessHandle.current().info().totalCpuDuration()
+    return own + float(spent.get().toMillis()) / 1000
 
 
 def _named(text: str) -> str:
     """A query of ours, or a name, with what it reads named as here."""
     return text.replace(f"{SCHEMA}.", _PREFIX)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What some work took."""
+
+    seconds: float
+    cpu_seconds: float  # Spark's included
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,13 +181,13 @@ class Result:
     derived: Derived
     check: Check
     refreshes: Refreshes
-    recompute_seconds: float  # once
+    recompute: Cost  # once
     search_seconds: float | None = None  # of an index: what a search took in the live part
 
     @property
     def recompute_every_time(self) -> float:
         """What recomputing instead of each refresh would have taken."""
-        return self.refreshes.count * self.recompute_seconds
+        return self.refreshes.count * self.recompute.seconds
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -188,19 +208,30 @@ class Result:
             "refreshes": done.count,
             "refresh_seconds": round(done.seconds, 3),
             "strategies": done.strategies,
-            "delay_seconds": None if done.delay is None else round(done.delay, 3),
-            "longest_delay_seconds": (
-                None if done.longest_delay is None else round(done.longest_delay, 3)
-            ),
-            "recompute_seconds": round(self.recompute_seconds, 3),
+            "delay_seconds": round(median(done.delays), 3) if done.delays else None,
+            "longest_delay_seconds": round(max(done.delays), 3) if done.delays else None,
+            "recompute_seconds": round(self.recompute.seconds, 3),
+            "recompute_cpu_seconds": round(self.recompute.cpu_seconds, 3),
             "recompute_every_time_seconds": round(self.recompute_every_time, 3),
             **searched,
         }
 
 
+def cpu_instead(results: Sequence[Result]) -> float:
+    """The CPU time that recomputing instead of each refresh would have taken."""
+    return sum(result.refreshes.count * result.recompute.cpu_seconds for result in results)
+
+
+def delays_at_each_change(results: Sequence[Result]) -> list[float]:
+    """The delays of what is refreshed at each change: others wait by their trigger."""
+    prompt = [result.refreshes for result in results if not result.derived.interval]
+    return [delay for refreshes in prompt for delay in refreshes.delays]
+
+
 def document(
     *,
     results: Sequence[Result],
+    refresh_cpu: float,
     commits: Sequence[Commit],
     lake: str | None,
     is_new: bool,
@@ -210,6 +241,7 @@ def document(
     seconds: float,
 ) -> dict[str, Any]:
     """All of it, as one document."""
+    delays = delays_at_each_change(results)
     return {
         "ok": all(result.check.ok for result in results),
         "lake": lake,  # None if it was temporary
@@ -219,5 +251,8 @@ def document(
         "live_seconds": round(live_seconds, 1),
         "seconds": round(seconds, 1),
         "commits": {"count": len(commits), **Counter(commit.kind for commit in commits)},
+        "delay_seconds": round(median(delays), 3) if delays else None,
+        "refresh_cpu_seconds": round(refresh_cpu, 3),
+        "recompute_every_time_cpu_seconds": round(cpu_instead(results), 3),
         "derived": [result.to_dict() for result in results],
     }

@@ -124,6 +124,8 @@ class Screen:
     def __init__(self, stream: IO[str]) -> None:
         dumb = os.environ.get("TERM", "") in {"", "dumb"} or bool(os.environ.get("NO_COLOR"))
         self.is_lively = stream.isatty() and not dumb
+        # Seconds between two pictures of the live part: lines come one by one, and less often.
+        self.pause = 0.3 if self.is_lively else 1.0
         self._phases = 0
         if self.is_lively:
             self._console = Console(file=stream, highlight=False)
