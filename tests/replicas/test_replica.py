@@ -56,6 +56,25 @@ def test_columns_and_rows_can_be_chosen(lake: tailrace.Lake) -> None:
     )
 
 
+def test_small_changes_of_some_rows_need_no_spark(
+    sqlite_lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.store.spark_session._start_spark", _no_spark)
+    with sqlite_lake_args.connect() as lake:
+        table = made(lake)
+        options = {"kind": "replica", "table": "big", "where": "amount >= 5 AND note <> 'no'"}
+        lake.jobs.register("orders", "big", {"consumer": options})
+        lake.run_until_fresh()
+        assert ids(lake, "big") == [5, 6, 7, 8, 9]
+        table.upsert([{"id": n, "part": "b", "amount": 9, "note": "no" * (n % 2)} for n in (5, 4)])
+        lake.run_until_fresh()
+        assert ids(lake, "big") == [4, 6, 7, 8, 9]
+
+
+def _no_spark() -> None:
+    raise AssertionError("Spark was asked for")
+
+
 def test_a_renamed_source_column_is_still_followed(sqlite_lake: tailrace.Lake) -> None:
     table = made(sqlite_lake)
     sqlite_lake.jobs.register("orders", "all", replica("copy"))

@@ -55,9 +55,8 @@ HOW_MEASURED = (
     "refreshed at each change."
 )
 IN_MEMORY = (
-    "Refreshes as small as these run in this process and start no Spark job (only the replica's "
-    "condition needs one); with tables as small as these, that decides. --scale 10 has ten times "
-    "the rows, and the same changes."
+    "Refreshes as small as these run in this process and start no Spark job; with tables as small "
+    "as these, that decides. --scale 10 has ten times the rows, and the same changes."
 )
 NEXT = "This lake was temporary. Keep one with the first of these, and look around with the others:"
 NEXT_KEPT = "The lake stays where it is. Look around:"

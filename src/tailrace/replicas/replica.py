@@ -23,11 +23,13 @@ from tailrace.propagation.job import RunKind
 from tailrace.spark_sql.functions import nondeterministic_calls
 from tailrace.spark_sql.types import quote, spark_type
 from tailrace.store.changes import DELETE, INSERT
+from tailrace.store.predicate import rows_where, translate_condition
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_faults import spark_faults
 from tailrace.store.spark_text import check_condition, check_settings
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from tailrace.store.table import Table
@@ -95,21 +97,22 @@ class Replica(Consumer):
         where = job.options.get("where")
         if where is not None:
             where = check_condition(txn.runtime.spark, where, of=source.info.full_name)
-            check_settings(txn.runtime.spark(), where)
         if job.rebuilds:
             copy.delete("true")  # the changes since then are gone
         # Deletes first: a row that was updated is in both.
         if source.is_small:
             gone, new = source.arrow(DELETE), source.arrow(INSERT)
             if where is not None and new.num_rows:
-                with spark_faults():
-                    new = source.inserts.where(where).toArrow().cast(new.schema)
+                new = _rows_where(txn, source, new, where)
             if gone.num_rows:
                 copy.delete(gone.select(list(key)).rename_columns(list(key.values())))
             if new.num_rows:
                 copy.append(new.select(list(names)).rename_columns(list(names.values())))
             return "arrow"
-        inserts = source.inserts if where is None else source.inserts.where(where)
+        inserts = source.inserts
+        if where is not None:
+            check_settings(txn.runtime.spark(), where)
+            inserts = inserts.where(where)
         if changes.kind is RunKind.TAIL:
             copy.delete(_renamed(source.deletes, key))
         copy.append(_renamed(inserts, names))
@@ -128,6 +131,17 @@ class Replica(Consumer):
         now = {str(c.id): c.name for c in source.info.columns}
         _check_none([name for number, name in known.items() if number not in now], source.info)
         return {now[number]: name for number, name in known.items()}
+
+
+def _rows_where(txn: Transaction, source: SourceChanges, new: pa.Table, where: str) -> pa.Table:
+    """The new rows for which the condition is true: found here, or by Spark where it may differ."""
+    condition = translate_condition(where, source.info)
+    kept = None if condition is None else rows_where(new, condition)
+    if kept is not None:
+        return kept
+    check_settings(txn.runtime.spark(), where)
+    with spark_faults():
+        return source.inserts.where(where).toArrow().cast(new.schema)
 
 
 def _check_none(lost: Sequence[str], source: TableInfo) -> None:

@@ -163,7 +163,6 @@ def find(
 
     `needed`: what statistics can say of it.
     """
-    names = [_label(column) for column in where.columns]
     given_up = Event()
 
     def find_in(live: LiveFile) -> Positions:
@@ -172,17 +171,31 @@ def find(
         for positions, rows in read(runtime.storage, visible, where.columns, where=needed):
             if given_up.is_set():
                 break
-            held = pa.table([*rows.columns, pa.array(positions)], names=[*names, POS])
-            found = execute(where.sql, {POS: BIGINT}, {_ROWS: held}, limit=held.num_rows)
-            if found is None:
+            places = _ask(where, rows.columns, positions)
+            if places is None:
                 given_up.set()
                 break
-            every.append(np.sort(found.column(POS).to_numpy()))
+            every.append(places)
         return np.concatenate(every)
 
     pairs = zip(scan.files, each(find_in, scan.files), strict=True)
     found = {live.file.key: places for live, places in pairs if len(places)}
     return None if given_up.is_set() else found
+
+
+def rows_where(rows: pa.Table, where: TranslatedCondition) -> pa.Table | None:
+    """The rows of a table for which a condition is true; None if Spark has to be asked."""
+    columns = [rows.column(column.name) for column in where.columns]
+    places = _ask(where, columns, np.arange(rows.num_rows))
+    return None if places is None else rows.take(places)
+
+
+def _ask(where: TranslatedCondition, columns: list[Any], positions: Positions) -> Positions | None:
+    """The positions for which a condition is true, in order; `columns` are those it needs."""
+    names = [_label(column) for column in where.columns]
+    rows = pa.table([*columns, pa.array(positions)], names=[*names, POS])
+    found = execute(where.sql, {POS: BIGINT}, {_ROWS: rows}, limit=rows.num_rows)
+    return None if found is None else np.sort(found.column(POS).to_numpy())
 
 
 def _translate(predicate: str, table: TableInfo) -> TranslatedCondition:
