@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.loading.locally import runs
-from tailrace.loading.rows import PartStarts, exists_in, key_misfit, stands_in
+from tailrace.loading.rows import PartStarts, key_misfit
 from tailrace.spark_sql.types import parse_type
 from tests.support.loading import a_table
 
@@ -49,10 +49,10 @@ def test_a_row_whose_key_is_taken_says_by_which() -> None:
     table = a_table(id="bigint", name="string", key=("id",))
     starts = PartStarts(files=("a.csv", "b.csv"), first_lines=(1, 10))
     row = {"id": 7, "name": "x"}
-    twice = key_misfit(table, row, part=1, line=2, why=stands_in(starts, 0, 4))
+    twice = key_misfit(table, row, part=1, line=2, first=starts.text(0, 4))
     assert (
         str(starts.of(twice)) == "b.csv, line 12: the key {'id': 7} stands in a.csv, line 5 already"
     )
-    there = key_misfit(table, row, part=1, line=2, why=exists_in(table))
+    there = key_misfit(table, row, part=1, line=2, first=None)
     assert there.reason == "the key {'id': 7} exists in main.t already"
     assert there.text == '{"id": 7, "name": "x"}'

@@ -7,8 +7,9 @@ the files suggested.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +24,7 @@ from tailrace.loading.rows import (
     Misfit,
     PartStarts,
     Rejected,
-    exists_in,
     key_misfit,
-    stands_in,
     write_report,
 )
 from tailrace.store import keys as key_search
@@ -134,14 +133,9 @@ class _Held:
         """Keep one row of each key; returns how many were left out without being rejected."""
         choice = self.plan.options.on_duplicate
         same = runs(self._keys())
-
-        def why(row: int) -> str:
-            first = same.first[row]
-            return stands_in(self.starts, int(self.parts[first]), int(self.lines[first]))
-
         chosen = same.last if choice is OnDuplicate.LAST else same.first
         others = chosen != np.arange(self.rows.num_rows)
-        return self._leave_out(others, why if choice is OnDuplicate.REJECT else None)
+        return self._leave_out(others, rejected=choice is OnDuplicate.REJECT, first=same.first)
 
     def leave_out_existing(self) -> int:
         """Keep the rows whose key is new to the table, unless they replace; returns the same."""
@@ -149,31 +143,29 @@ class _Held:
         if choice is OnExisting.REPLACE:
             return 0
         there = existing(self.plan.txn, table, self._keys())
-        why = exists_in(table)
-        return self._leave_out(there, (lambda _: why) if choice is OnExisting.REJECT else None)
+        return self._leave_out(there, rejected=choice is OnExisting.REJECT)
 
     def _keys(self) -> pa.Table:
         return self.rows.select([column.name for column in self.plan.table.key_columns])
 
-    def _leave_out(self, gone: Mask, why: Callable[[int], str] | None) -> int:
-        """Take rows out: rejected for a reason, or else counted."""
+    def _place(self, row: np.integer[Any]) -> tuple[int, int]:
+        return int(self.parts[row]), int(self.lines[row])
+
+    def _leave_out(self, gone: Mask, *, rejected: bool, first: Lines | None = None) -> int:
+        """Take rows out: rejected, or else counted; `first` has the first row of each one's key."""
         if not gone.any():
             return 0
-        if why is not None:
+        if rejected:
             numbers = np.flatnonzero(gone)
             for row, values in zip(numbers, plain_rows(self.rows.take(numbers)), strict=True):
+                part, line = self._place(row)
+                earlier = None if first is None else self.starts.text(*self._place(first[row]))
                 self.misfits.append(
-                    key_misfit(
-                        self.plan.table,
-                        values,
-                        part=int(self.parts[row]),
-                        line=int(self.lines[row]),
-                        why=why(int(row)),
-                    )
+                    key_misfit(self.plan.table, values, part=part, line=line, first=earlier)
                 )
         self.rows = self.rows.filter(pa.array(~gone))
         self.parts, self.lines = self.parts[~gone], self.lines[~gone]
-        return 0 if why is not None else int(gone.sum())
+        return 0 if rejected else int(gone.sum())
 
 
 @dataclass(frozen=True, kw_only=True)

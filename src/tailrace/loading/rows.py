@@ -125,22 +125,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_fold[near[0]]!r}?" if near else ""
 
 
-def key_misfit(table: TableInfo, row: dict[str, Any], *, part: int, line: int, why: str) -> Misfit:
-    """A row that could be read, and is rejected because of its key."""
+def key_misfit(
+    table: TableInfo, row: dict[str, Any], *, part: int, line: int, first: str | None
+) -> Misfit:
+    """A row that could be read, and is rejected because of its key.
+
+    `first` says where an earlier row has it; None: the table does.
+    """
     key = {column.name: row[column.name] for column in table.key_columns}
+    why = f"exists in {table.full_name}" if first is None else f"stands in {first}"
     return Misfit(
         part=part, line=line, reason=f"the key {shown(key)} {why} already", text=as_json(row)
     )
-
-
-def stands_in(starts: PartStarts, part: int, line: int) -> str:
-    """Why: an earlier row has the key."""
-    return f"stands in {starts.text(part, line)}"
-
-
-def exists_in(table: TableInfo) -> str:
-    """Why: the table has it."""
-    return f"exists in {table.full_name}"
 
 
 def check_path(path: Path) -> None:

@@ -26,9 +26,7 @@ from tailrace.loading.rows import (
     Misfit,
     PartStarts,
     Rejected,
-    exists_in,
     key_misfit,
-    stands_in,
     write_report,
 )
 from tailrace.loading.spark_task import (
@@ -346,20 +344,13 @@ class _Keyed:
 
         def describe(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                *columns, part, line, first = batch.columns
+                *columns, parts, lines, firsts = batch.columns
+                rows = plain_rows(pa.table(columns, names=names))
+                places = zip(*(c.to_pylist() for c in (parts, lines, firsts)), strict=True)
                 misfits = []
-                for number, row in enumerate(plain_rows(pa.table(columns, names=names))):
-                    place = first[number].as_py()
-                    why = stands_in(starts, *place.values()) if place else exists_in(table)
-                    misfits.append(
-                        key_misfit(
-                            table,
-                            row,
-                            part=part[number].as_py(),
-                            line=line[number].as_py(),
-                            why=why,
-                        )
-                    )
+                for row, (part, line, place) in zip(rows, places, strict=True):
+                    first = starts.text(*place.values()) if place else None
+                    misfits.append(key_misfit(table, row, part=part, line=line, first=first))
                 yield from misfit_rows(misfits).to_batches()
 
         return losers.mapInArrow(describe, types.spark_schema(schema))
