@@ -95,7 +95,6 @@ def status_of(
 _PROGRESS = (
     sa.select(
         pt.job.c.watermark,
-        pt.job.c.dropped_at,
         st.own_table.c.table_id,
         st.own_table.c.last_change_snapshot.label("changed"),
         st.own_table.c.last_alter_snapshot.label("altered"),
@@ -112,7 +111,7 @@ _PROGRESS = (
     )
     .join(pt.job_source, pt.job_source.c.job_id == pt.job.c.job_id)
     .join(st.own_table, st.own_table.c.table_id == pt.job_source.c.table_id)
-    .where(pt.job.c.job_id == sa.bindparam("job_id", type_=Int))
+    .where(pt.job.c.job_id == sa.bindparam("job_id", type_=Int), pt.job.c.dropped_at.is_(None))
 )
 
 
@@ -138,9 +137,7 @@ def progress_of(runtime: Runtime, job_id: int) -> Progress | None:
     rows = runtime.database.rows(_PROGRESS, {"job_id": job_id})
     if not rows:
         return None
-    watermark, dropped_at, table_id, changed, altered, oldest, newest, segment, probes = rows[0]
-    if dropped_at is not None:
-        return None
+    watermark, table_id, changed, altered, oldest, newest, segment, probes = rows[0]
     return Progress(
         table_id=table_id,
         watermark=watermark,

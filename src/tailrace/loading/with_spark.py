@@ -221,12 +221,11 @@ def write_keyed(
     choice = plan.options.on_duplicate
     if choice is not OnDuplicate.REJECT or not strict:
         rejects = choice is OnDuplicate.REJECT
-        repeated = rows.left_out(rows.repeated(frame), rejected=rejects)
-        frame = rows.without(frame, repeated)
+        repeated, frame = rows.leave_out(rows.repeated(frame), frame, rejected=rejects)
     wish = plan.options.on_existing
     if rows.has_old and (wish is OnExisting.KEEP or (wish is OnExisting.REJECT and not strict)):
-        existing = rows.left_out(rows.existing(frame), rejected=wish is OnExisting.REJECT)
-        frame = rows.without(frame, existing)
+        rejects = wish is OnExisting.REJECT
+        existing, frame = rows.leave_out(rows.existing(frame), frame, rejected=rejects)
     rows.write(frame)
     outcome = Outcome(
         rows=sum(file.rows for file in files) - repeated.rows - existing.rows,
@@ -288,26 +287,18 @@ class _Keyed:
         known = frame.join(old, self._keys, "left_semi")
         return known.select(*self._names, PART, LINE, F.lit(None).alias(_FIRST))
 
-    def left_out(self, losers: DataFrame, *, rejected: bool) -> LeftOut:
-        """Store which rows are left out; with their text if they are to be reported."""
+    def leave_out(
+        self, losers: DataFrame, frame: DataFrame, *, rejected: bool
+    ) -> tuple[LeftOut, DataFrame]:
+        """Store which rows are left out, with their text if it is reported; returns the others."""
+        runtime, misfits = self.plan.runtime, misfits_of(self.plan.table)
         told = rejected and self.plan.options.on_error is OnError.REPORT
-        frame = self._described(losers) if told else self._bare(losers)
-        written = write_rows(
-            self.plan.runtime,
-            misfits_of(self.plan.table),
-            frame,
-            txn_id=self.writer.txn_id,
-            op=Op.APPEND,
-        )
-        return LeftOut(files=written.files, rejected=rejected)
-
-    def without(self, frame: DataFrame, gone: LeftOut) -> DataFrame:
-        """The other rows."""
-        if not gone.files:
-            return frame
-        columns = misfits_of(self.plan.table).columns[:2]
-        marked = spark_scan.load(self.plan.runtime, gone.files, columns).toDF(PART, LINE)
-        return frame.join(marked, [PART, LINE], "left_anti")
+        rows = self._described(losers) if told else self._bare(losers)
+        written = write_rows(runtime, misfits, rows, txn_id=self.writer.txn_id, op=Op.APPEND)
+        if written.files:
+            marked = spark_scan.load(runtime, written.files, misfits.columns[:2]).toDF(PART, LINE)
+            frame = frame.join(marked, [PART, LINE], "left_anti")
+        return LeftOut(files=written.files, rejected=rejected), frame
 
     def write(self, frame: DataFrame) -> None:
         """Write rows to the table."""
