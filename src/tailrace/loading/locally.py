@@ -27,8 +27,8 @@ from tailrace.loading.rows import (
     key_misfit,
     write_report,
 )
-from tailrace.store import keys as key_search
 from tailrace.store.files import RowRange
+from tailrace.store.find_rows import find_keys, keys_of_rows
 from tailrace.store.reader import read_rows
 from tailrace.store.rows import plain_rows
 from tailrace.store.scan import Cost
@@ -199,8 +199,8 @@ def existing(txn: Transaction, table: TableInfo, keys: pa.Table) -> Mask:
     runtime, columns = txn.runtime, table.key_columns
     known = runtime.mirror.file_stats(table, table.key, txn.base)
     named = keys.rename_columns([column.physical for column in columns])
-    wanted = key_search.keys_of_rows(runtime, table, named)
-    places = key_search.find_keys(runtime, wanted, scan, known)
+    wanted = keys_of_rows(runtime, table, named)
+    places = find_keys(runtime, wanted, scan, known)
     by_key = {live.file.key: live.file for live in scan.files}
     parts = [
         read_rows(runtime.storage, RowRange.at(by_key[file], positions), columns)

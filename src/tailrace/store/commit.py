@@ -23,13 +23,12 @@ import sqlalchemy as sa
 
 from tailrace.catalog.database import CommitLostError
 from tailrace.errors import CommitUnknownError, ConflictError, UnavailableError
-from tailrace.store import keys as key_search
 from tailrace.store import lookup, table_files
 from tailrace.store import tables as t
 from tailrace.store.commit_rows import NewSnapshot, Writer, enter_outcome
 from tailrace.store.deletes import NOTHING, Deleted, WrittenDeletes, write_deletes
 from tailrace.store.files import NONE, DataFile, Op, Positions, union
-from tailrace.store.keys import keys_of_files
+from tailrace.store.find_rows import find_keys, keys_of_files, show_keys
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
@@ -316,9 +315,9 @@ class _Preparation:
         stats = table_files.file_stats(self._connection, table.base, table.info.key, self._newest)
         for written in table.written:
             keys = keys_of_files(self._runtime, table.info, written)
-            places = key_search.find_keys(self._runtime, keys, scan, stats)
+            places = find_keys(self._runtime, keys, scan, stats)
             if places:
-                shown = key_search.show_keys(self._runtime, table.info, places, new)
+                shown = show_keys(self._runtime, table.info, places, new)
                 raise ConflictError(
                     f"{table.info.full_name}: another transaction inserted the same keys first: "
                     f"{shown}; run this one again"

@@ -1,29 +1,59 @@
-"""Rows of a table by the values of one column, found by the driver itself.
+"""Finds rows of a table by their keys, or by the values of one column.
 
-Like `keys`, it compares one row group at a time and skips files and row groups by their
-statistics; other columns are read only where a value was found. It is for few values: a scan
-that is too large for the driver is left to Spark (None).
+First the files that cannot hold one are left out by their statistics. What remains is searched by
+this process, one row group at a time, while that is cheaper than a Spark job; other columns are
+read only where something was found. Keys are else found by a Spark join; a search for values that
+is too large is left to the caller (None).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.errors import CorruptError
+from tailrace.spark_sql import types
 from tailrace.spark_sql.types import is_atomic
 from tailrace.store import stats
-from tailrace.store.reader import Batch
+from tailrace.store.files import (
+    NONE,
+    DataFile,
+    Positions,
+    PositionsByFile,
+    RowRange,
+    from_bitmap,
+    to_bitmap,
+    union,
+)
+from tailrace.store.reader import Batch, read_rows
+from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Budget, LiveFile, Scan, Search
-from tailrace.store.schema import HIDDEN, Column
-from tailrace.store.stats import Flags, Known, overlap
+from tailrace.store.schema import FILE, HIDDEN, POS, Column, TableInfo
+from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_scan import load, local_frame, to_df
+from tailrace.store.stats import Bounds, FileStats, Flags, Known, known_of, overlap
+from tailrace.store.write import Written
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+Numbers = npt.NDArray[np.integer]
+# One wanted number for so many sorted ones is looked for by halving, rather than by hashing all.
+_FEW = 64
+# Looking at the statistics of all row groups takes as long as comparing one row in so many.
+_LAYOUTS = 16
+# Whole numbers are compared so many times as fast as texts.
+_CHEAP = 4
 # Numbers up to which it is faster to look a value up than to hash it: a table of a byte each.
 _TABLE_RANGE = 32_000_000
 
@@ -73,7 +103,7 @@ class Wanted:
         self.values = pc.unique(_plain_zeros(_as_type(values.drop_null(), column.type)))
         # No bounds say where a NaN is.
         self._has_nan = _is_float(column.type) and bool(pc.any(pc.is_nan(self.values)).as_py())
-        self._sorted = None
+        self._sorted: Numbers | None = None
         if pa.types.is_integer(column.type):
             self._sorted = np.sort(self.values.to_numpy(zero_copy_only=False))
         self._limits = stats.of_values(self.values) if len(self.values) else None
@@ -89,24 +119,38 @@ class Wanted:
             # No bounds: everything, or nothing but NULLs, which hold no value.
             return True
         if self._sorted is not None:
-            at = int(np.searchsorted(self._sorted, bounds[0]))
+            at = bisect_left(self._sorted, bounds[0])
             return at < len(self._sorted) and bool(self._sorted[at] <= bounds[1])
         return overlap(self._limits, bounds)
 
     def found_in(self, rows: pa.Table) -> Flags:
-        held = _plain_zeros(rows.column(0))
-        if self._table is not None and not held.null_count:
-            return self._looked_up(held.to_numpy())
-        flags = pc.is_in(held, value_set=self.values, skip_nulls=True)
+        held, wanted = _plain_zeros(rows.column(0)), self.values
+        if self._sorted is not None and len(self._sorted) and not held.null_count:
+            numbers = held.to_numpy()
+            if np.all(numbers[:-1] <= numbers[1:]):  # as in the first column of a key
+                near = _between(self._sorted, numbers)
+                if len(near) * _FEW <= len(numbers):
+                    return _in_sorted(numbers, near)
+                wanted = pa.array(near)
+            elif self._table is not None:
+                return self._looked_up(numbers)
+        flags = pc.is_in(held, value_set=wanted, skip_nulls=True)
         if self.has_null:
             flags = pc.or_(flags, held.is_null())
         return np.asarray(flags.to_numpy(zero_copy_only=False), bool)
 
+    def _looked_up(self, numbers: Numbers) -> Flags:
+        assert self._sorted is not None
+        assert self._table is not None
+        inside = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
+        flags = np.zeros(len(numbers), bool)
+        flags[inside] = self._table[numbers[inside].astype(np.int64) - int(self._sorted[0])]
+        return flags
+
     @cached_property
     def _table(self) -> Flags | None:
         """For each whole number in a range that is not too wide, whether it is wanted."""
-        if self._sorted is None or not len(self._sorted):
-            return None
+        assert self._sorted is not None
         low, high = int(self._sorted[0]), int(self._sorted[-1])
         if high - low >= _TABLE_RANGE:
             return None
@@ -114,13 +158,22 @@ class Wanted:
         table[self._sorted.astype(np.int64) - low] = True
         return table
 
-    def _looked_up(self, numbers: npt.NDArray[np.integer]) -> Flags:
-        assert self._sorted is not None
-        assert self._table is not None
-        inside = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
-        flags = np.zeros(len(numbers), bool)
-        flags[inside] = self._table[numbers[inside].astype(np.int64) - int(self._sorted[0])]
-        return flags
+
+def _between(wanted: Numbers, numbers: Numbers) -> Numbers:
+    """The wanted numbers from the first to the last of sorted ones."""
+    if not len(numbers):
+        return wanted[:0]
+    start = np.searchsorted(wanted, numbers[0])
+    return wanted[start : np.searchsorted(wanted, numbers[-1], "right")]
+
+
+def _in_sorted(numbers: Numbers, wanted: Numbers) -> Flags:
+    """Which of many sorted numbers are among a few."""
+    flags = np.zeros(len(numbers), bool)
+    starts, ends = np.searchsorted(numbers, wanted), np.searchsorted(numbers, wanted, "right")
+    for start, end in zip(starts, ends, strict=True):
+        flags[start:end] = True
+    return flags
 
 
 class Found(NamedTuple):
@@ -166,3 +219,172 @@ def find_rows(
 def _schema(columns: Sequence[Column], *, places: bool) -> pa.Schema:
     hidden = HIDDEN if places else ()
     return pa.schema([(column.name, column.type) for column in (*columns, *hidden)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """A set of keys to look for: a `Filter` of the rows that have one of them."""
+
+    table: TableInfo
+    rows: int
+    # For each piece of the set (a file), the bounds of each key column.
+    pieces: tuple[tuple[Bounds, ...], ...]
+    # The keys under their physical names: in memory if few, and as a DataFrame in any case.
+    local: pa.Table | None
+    frame: Callable[[], DataFrame]
+
+    @property
+    def looks_at(self) -> tuple[Column, ...]:
+        return self.table.key_columns
+
+    @cached_property
+    def _first(self) -> Wanted | None:
+        """The first column, if it is at hand."""
+        if self.local is None:
+            return None
+        return Wanted(self.looks_at[0], self.local.column(0).combine_chunks())
+
+    def may_hold(self, known: Callable[[Column], Known]) -> bool:
+        if self._first is not None and not self._first.may_hold(known):
+            return False
+        bounds = tuple(known(column).bounds for column in self.looks_at)
+        return any(
+            all(overlap(a, b) for a, b in zip(piece, bounds, strict=True)) for piece in self.pieces
+        )
+
+    def found_in(self, rows: pa.Table) -> Flags:
+        assert self.local is not None
+        assert self._first is not None
+        flags = self._first.found_in(rows)
+        if rows.num_columns == 1 or not flags.any():
+            return flags
+        # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+        names = [str(number) for number in range(rows.num_columns)]
+        near = np.flatnonzero(flags)
+        rows = rows.rename_columns(names).take(pa.array(near)).append_column(POS, pa.array(near))
+        joined = rows.join(self.local.rename_columns(names), keys=names, join_type="left semi")
+        flags = np.zeros(len(flags), bool)
+        flags[joined.column(POS).to_numpy()] = True
+        return flags
+
+
+def keys_of_files(runtime: Runtime, table: TableInfo, written: Written) -> Keys:
+    """The keys of files that were just written."""
+    columns = table.key_columns
+    local = written.keys
+    if local is None and written.rows <= runtime.settings.local_rows:
+        parts = [read_rows(runtime.storage, RowRange.of(file), columns) for file in written.files]
+        local = pa.concat_tables(parts).rename_columns([c.physical for c in columns])
+    return Keys(
+        table=table,
+        rows=written.rows,
+        pieces=tuple(
+            tuple(known(column).bounds for column in columns)
+            for known in (known_of(file, {}) for file in written.files)
+        ),
+        local=local,
+        frame=lambda: load(runtime, written.files, columns),
+    )
+
+
+def keys_of_rows(runtime: Runtime, table: TableInfo, local: pa.Table) -> Keys:
+    """Keys that the driver holds, under their physical names."""
+    bounds = tuple(stats.of_values(local.column(c.physical)) for c in table.key_columns)
+    return Keys(
+        table=table,
+        rows=local.num_rows,
+        pieces=(bounds,),
+        local=local,
+        frame=lambda: local_frame(runtime, local),
+    )
+
+
+def keys_of_frame(table: TableInfo, frame: DataFrame) -> Keys:
+    """Keys that only Spark has, under their physical names, of unknown number and bounds."""
+    nothing = tuple(None for _ in table.key)
+    return Keys(table=table, rows=-1, pieces=(nothing,), local=None, frame=lambda: frame)
+
+
+def find_keys(runtime: Runtime, keys: Keys, scan: Scan, statistics: FileStats) -> PositionsByFile:
+    """Where a scan's live rows have one of the keys."""
+    pruned = scan.pruned(keys, statistics)
+    if not pruned.files or keys.rows == 0:
+        return {}
+    budget = Budget.of(runtime.settings)
+    if keys.local is not None and budget.covers_search(pruned.rows // _LAYOUTS):
+        search = Search(runtime, pruned, keys)
+        # Numbers are decoded and compared in a fraction of the time that texts take.
+        is_cheap = all(pa.types.is_integer(column.type) for column in keys.looks_at)
+        if budget.covers_search(search.rows // _CHEAP if is_cheap else search.rows):
+            return _find_locally(search)
+    return _find_with_spark(runtime, keys, pruned)
+
+
+def _find_locally(search: Search) -> PositionsByFile:
+    def every(live: LiveFile) -> RowRange:
+        return RowRange.of(live.file)
+
+    found: dict[int, list[Positions]] = {}
+    for key, positions in search.run(
+        (), every, lambda live, batch: (live.file.key, batch.positions)
+    ):
+        found.setdefault(key, []).append(positions)
+    places = {}
+    for live in search.scan.files:
+        # Which rows are deleted is asked only if there is something to find.
+        if live.file.key in found:
+            dead = live.dead(search.runtime, search.scan.at) if live.has_deletes else NONE
+            at = np.setdiff1d(union(found[live.file.key]), dead, assume_unique=True)
+            if len(at):
+                places[live.file.key] = at
+    return places
+
+
+def _find_with_spark(runtime: Runtime, keys: Keys, scan: Scan) -> PositionsByFile:
+    columns = keys.table.key_columns
+    rows = to_df(runtime, scan, places=True)
+    wanted = keys.frame()
+    same = None
+    for column in columns:
+        one = rows[types.quote(column.name)] == wanted[types.quote(column.physical)]
+        same = one if same is None else same & one
+    return collect_positions(rows.join(wanted, same, "left_semi"), scan.files)
+
+
+def collect_positions(rows: DataFrame, files: Iterable[LiveFile]) -> PositionsByFile:
+    """The positions of a DataFrame's rows: they come to the driver as one bit a row."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: dict[int, list[Positions]] = {}
+        for batch in batches:
+            file_keys, positions = (column.to_numpy() for column in batch.columns)
+            for file_key in np.unique(file_keys):
+                found.setdefault(int(file_key), []).append(positions[file_keys == file_key])
+        bitmaps = [to_bitmap(np.concatenate(parts)) for parts in found.values()]
+        arrays = [pa.array(list(found), pa.int64()), pa.array(bitmaps, pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, names=[FILE, "bitmap"])
+
+    with spark_faults():
+        bitmaps = rows.select(FILE, POS).mapInArrow(task, f"{FILE} bigint, bitmap binary")
+        collected = bitmaps.toArrow()
+    known = {live.file.key for live in files}
+    places: PositionsByFile = {}
+    for row in collected.to_pylist():
+        if row[FILE] not in known:
+            raise CorruptError(
+                f"an object calls itself file {row[FILE]}, which is not of the table"
+            )
+        positions = from_bitmap(row["bitmap"])
+        places[row[FILE]] = union([places.get(row[FILE], positions), positions])
+    return places
+
+
+def show_keys(
+    runtime: Runtime, table: TableInfo, places: PositionsByFile, files: Iterable[DataFile]
+) -> str:
+    """A few of the keys that were found, for messages."""
+    by_key = {file.key: file for file in files}
+    file_key, positions = next(iter(places.items()))
+    some = RowRange.at(by_key[file_key], positions[:3])
+    rows = read_rows(runtime.storage, some, table.key_columns)
+    return ", ".join(str(row) for row in plain_rows(rows))

@@ -27,7 +27,7 @@ from tailrace.spark_sql.duckdb.expressions import translate
 from tailrace.spark_sql.duckdb.translated import Translated, condition
 from tailrace.spark_sql.duckdb.type_rules import BIGINT, DiffersError, duck_type
 from tailrace.store.files import NONE, Positions, PositionsByFile
-from tailrace.store.keys import collect_positions
+from tailrace.store.find_rows import collect_positions
 from tailrace.store.reader import read
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Budget, Cost, LiveFile, Scan, each

@@ -11,10 +11,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tailrace.errors import Action, Fix, InvalidError
-from tailrace.store import keys as key_search
 from tailrace.store import rows as row_checks
 from tailrace.store.files import Op, PositionsByFile, union
-from tailrace.store.keys import Keys
+from tailrace.store.find_rows import (
+    Keys,
+    find_keys,
+    keys_of_files,
+    keys_of_frame,
+    keys_of_rows,
+    show_keys,
+)
 from tailrace.store.names import split_name
 from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan
@@ -126,12 +132,10 @@ class RowChanges(Draft):
         table = work.info
         if table.key and written.rows:
             scan = self._scan(work)
-            places = self._find_keys(
-                work, key_search.keys_of_files(self._runtime, table, written), scan
-            )
+            places = self._find_keys(work, keys_of_files(self._runtime, table, written), scan)
             if places and op is Op.APPEND:
                 files = [live.file for live in scan.files]
-                shown = key_search.show_keys(self._runtime, table, places, files)
+                shown = show_keys(self._runtime, table, places, files)
                 raise InvalidError(
                     f"{table.full_name}: these keys exist already: {shown}",
                     fix=Fix(Action.UPSERT),
@@ -151,17 +155,15 @@ class RowChanges(Draft):
             with spark_faults():
                 few = selected.limit(limit + 1).toArrow()
             if few.num_rows > limit:
-                return key_search.keys_of_frame(table, selected)
+                return keys_of_frame(table, selected)
             rows = few.rename_columns([column.name for column in columns])
         fitted = fit_local(rows, table, columns)
-        return key_search.keys_of_rows(self._runtime, table, fitted)
+        return keys_of_rows(self._runtime, table, fitted)
 
     def _find_keys(self, work: TableWork, keys: Keys, scan: Scan) -> PositionsByFile:
         if not scan.files:
             return {}
-        return key_search.find_keys(
-            self._runtime, keys, scan, self._stats_reader(work)(work.info.key)
-        )
+        return find_keys(self._runtime, keys, scan, self._stats_reader(work)(work.info.key))
 
     def _stats_reader(self, work: TableWork) -> Callable[[Iterable[int]], Any]:
         def read(column_ids: Iterable[int]) -> Any:

@@ -218,7 +218,9 @@ class Search:
 
     @cached_property
     def _tasks(self) -> list[_Task]:
-        return [task for live in self.scan.files for task in self._tasks_of(live)]
+        remote = self.runtime.storage.local is None
+        found = each(self._tasks_of, self.scan.files, threads=remote)
+        return [task for tasks in found for task in tasks]
 
     def _tasks_of(self, live: LiveFile) -> list[_Task]:
         runtime = self.runtime

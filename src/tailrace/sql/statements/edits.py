@@ -23,7 +23,7 @@ from tailrace.sql.diagnostics import QueryText, Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, counted, done
 from tailrace.store.files import PositionsByFile
-from tailrace.store.keys import collect_positions
+from tailrace.store.find_rows import collect_positions
 from tailrace.store.names import split_name
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo
 from tailrace.store.spark_faults import spark_faults

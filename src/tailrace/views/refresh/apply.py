@@ -83,7 +83,7 @@ class StoredTable:
         """`change` for a DataFrame."""
         from pyspark.sql import functions as F
 
-        from tailrace.store.keys import collect_positions
+        from tailrace.store.find_rows import collect_positions
 
         kept = delta.persist()
         try:

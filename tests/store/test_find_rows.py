@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tailrace
-from tailrace.store.keys import Keys
+from tailrace.store.find_rows import Keys
 from tests.support import objects
 from tests.support.lakes import LakeArgs
 
