@@ -1,4 +1,4 @@
-"""Finding keys: which files and row groups are opened, and what is found in them."""
+"""Finding rows: which files and row groups are opened, and what is found in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tailrace
-from tailrace.store.find_rows import Keys
+from tailrace.store.find_rows import Keys, Wanted
+from tailrace.store.schema import Column
 from tests.support import objects
 from tests.support.lakes import LakeArgs
 
@@ -38,6 +39,63 @@ def test_an_upsert_of_recent_keys_reads_only_their_row_groups(
         # Of twenty row groups in two files, the one that holds 9,990 to 9,999.
         assert searched == [1000]
         assert table.to_arrow().num_rows == 20_010
+
+
+@pytest.mark.parametrize(("kind", "local_keys"), [("bigint", 1000), ("string", 2000)])
+def test_keys_from_anywhere_need_no_spark_if_few_row_groups_can_hold_them(
+    sqlite_lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch, kind: str, local_keys: int
+) -> None:
+    def no_spark() -> None:
+        raise AssertionError("Spark was started")
+
+    def ids(numbers: list[int]) -> list[object]:  # as text, the ranges of the two files overlap
+        return [n if kind == "bigint" else f"key {n % 8000:05} {n}" for n in numbers]
+
+    with sqlite_lake_args.connect(settings=tailrace.Settings(keyed_group_rows=100)) as lake:
+        table = lake.create_table("t", {"id": kind, "v": "bigint"}, primary_key="id")
+        for part in (list(range(8000)), list(range(8000, 16_000))):
+            table.append(pa.table({"id": ids(part), "v": part}))
+    monkeypatch.setattr("tailrace.store.spark_session._start_spark", no_spark)
+    wanted = [5, 4321, 7999, 8000, 15_999]
+    with sqlite_lake_args.connect(settings=tailrace.Settings(local_keys=local_keys)) as lake:
+        table = lake.table("t")
+        table.upsert(pa.table({"id": ids(wanted), "v": [-1] * len(wanted)}))
+        values = table.to_arrow().column("v").to_pylist()
+        assert sorted(values) == [-1] * len(wanted) + sorted(set(range(16_000)) - set(wanted))
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.string()])
+@pytest.mark.parametrize("few", [True, False])
+def test_wanted_values_are_found_in_rows_of_any_order(kind: pa.DataType, few: bool) -> None:
+    draw = np.random.default_rng(3)
+    column = Column(id=1, name="id", physical="id", type=kind)
+    for _ in range(50):
+        numbers = draw.integers(-500, 500, draw.integers(1, 2000)) * int(draw.choice([1, 10**6]))
+        if draw.random() < 0.7:
+            numbers.sort()
+        asked = draw.choice(numbers, 2 if few else len(numbers) // 2 + 1)
+        asked = np.concatenate([asked, draw.integers(-(10**9), 10**9, 3)])
+        held = pa.array(numbers).cast(kind)
+        found = Wanted(column, pa.array(asked).cast(kind)).found_in(pa.table({"id": held}))
+        assert found.tolist() == np.isin(numbers, asked).tolist()
+
+
+def test_keys_of_two_columns_are_found_where_both_are_equal(sqlite_lake_args: LakeArgs) -> None:
+    draw = np.random.default_rng(4)
+    with sqlite_lake_args.connect(settings=tailrace.Settings(keyed_group_rows=50)) as lake:
+        table = lake.create_table(
+            "t", {"a": "int", "b": "bigint", "v": "int"}, primary_key=["a", "b"]
+        )
+        pairs = draw.permutation([(a, b) for a in range(20) for b in range(60)])
+        for part in np.split(pairs, 3):
+            table.append(
+                pa.table({"a": part[:, 0].astype(np.int32), "b": part[:, 1], "v": [0] * 400})
+            )
+        chosen = {(int(a), int(b)) for a, b in draw.choice(pairs, 40)}
+        table.upsert([{"a": a, "b": b, "v": 1} for a, b in chosen])
+        rows = table.to_arrow().to_pylist()
+        assert len(rows) == 1200
+        assert {(row["a"], row["b"]) for row in rows if row["v"]} == chosen
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[np.integer]
 # One wanted number for so many sorted ones is looked for by halving, rather than by hashing all.
 _FEW = 64
+# Values that are put in order, other than whole numbers, for which it takes no time.
+_MOST_ORDERED = 10_000
 # Looking at the statistics of all row groups takes as long as comparing one row in so many.
 _LAYOUTS = 16
 # Whole numbers are compared so many times as fast as texts.
@@ -107,6 +109,10 @@ class Wanted:
         if pa.types.is_integer(column.type):
             self._sorted = np.sort(self.values.to_numpy(zero_copy_only=False))
         self._limits = stats.of_values(self.values) if len(self.values) else None
+        # To see whether one is between two bounds.
+        self._order: Sequence[Any] | Numbers | None = self._sorted
+        if self._order is None and len(self.values) <= _MOST_ORDERED:
+            self._order = sorted(stats.as_bounds(self.values).to_pylist())
 
     def may_hold(self, known: Callable[[Column], Known]) -> bool:
         found = known(self.column)
@@ -118,10 +124,10 @@ class Wanted:
         if bounds is None or self._has_nan:
             # No bounds: everything, or nothing but NULLs, which hold no value.
             return True
-        if self._sorted is not None:
-            at = bisect_left(self._sorted, bounds[0])
-            return at < len(self._sorted) and bool(self._sorted[at] <= bounds[1])
-        return overlap(self._limits, bounds)
+        if self._order is None:
+            return overlap(self._limits, bounds)
+        at = bisect_left(self._order, bounds[0])
+        return at < len(self._order) and bool(self._order[at] <= bounds[1])
 
     def found_in(self, rows: pa.Table) -> Flags:
         held, wanted = _plain_zeros(rows.column(0)), self.values

@@ -98,11 +98,16 @@ def of_chunk(kind: pa.DataType, statistics: Any) -> Bounds:
     return statistics.min, statistics.max
 
 
-def of_values(values: pa.ChunkedArray) -> Bounds:
-    """The bounds of values at hand, or None if there are none."""
+def as_bounds(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Values in the form of bounds."""
     if pa.types.is_temporal(values.type):
-        values = values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())
-    found = pc.min_max(values).as_py()
+        return values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())
+    return values
+
+
+def of_values(values: pa.Array | pa.ChunkedArray) -> Bounds:
+    """The bounds of values at hand, or None if there are none."""
+    found = pc.min_max(as_bounds(values)).as_py()
     return None if found["min"] is None else (found["min"], found["max"])
 
 
