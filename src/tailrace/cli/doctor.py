@@ -9,14 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.address import is_directory
-from tailrace.cli.options import check_there, place_of
+from tailrace.cli.options import existing
 from tailrace.cli.printing import console, document, message_of, say
 from tailrace.errors import TailraceError
 
@@ -44,6 +43,10 @@ class WrongError(Exception):
         super().__init__(found)
         self.found, self.fix = found, fix
 
+    def finding(self, what: str) -> Finding:
+        """The result of the check."""
+        return Finding(what=what, ok=False, found=self.found, fix=self.fix)
+
 
 def examine(place: str | None, *, as_json: bool) -> bool:
     """Run all checks and print their results; True if all is well."""
@@ -70,16 +73,16 @@ def _findings(place: str | None) -> Iterator[Finding]:
     yield _checked("packages", _packages)
     java = _checked("java", _java)
     yield java
-    with _lake(place) as (lake, finding):
-        yield finding
-        if lake is None:
+    with ExitStack() as stack:
+        try:
+            lake, found = _open(place, stack)
+        except WrongError as error:
+            yield error.finding("catalog")
             return
+        yield Finding(what="catalog", ok=True, found=found)
         yield _checked("nodes", lambda: _nodes(lake))
         yield _checked("storage", lambda: _storage(lake))
-        if not java.ok:
-            yield Finding(what="spark", ok=False, found="not tried", fix="fix java first")
-            return
-        spark = _checked("spark", lambda: _spark(lake))
+        spark = _checked("spark", lambda: _spark(lake, has_java=java.ok))
         yield spark
         if spark.ok:
             yield _checked("python workers", lambda: _workers(lake))
@@ -89,7 +92,7 @@ def _checked(what: str, check: Callable[[], str]) -> Finding:
     try:
         return Finding(what=what, ok=True, found=check())
     except WrongError as error:
-        return Finding(what=what, ok=False, found=error.found, fix=error.fix)
+        return error.finding(what)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is what the doctor is for)
         first = message_of(error).strip().partition("\n")[0] or type(error).__name__
         return Finding(what=what, ok=False, found=first, fix="see the message")
@@ -130,37 +133,25 @@ def _java() -> str:
     return f"{number[1]}, {java}"
 
 
-@contextmanager
-def _lake(place: str | None) -> Iterator[tuple[Lake | None, Finding]]:
-    """The lake to check; if there is none, a temporary one."""
+def _open(place: str | None, stack: ExitStack) -> tuple[Lake, str]:
+    """The lake to check, and what it is; if there is none, a temporary one. The stack closes it."""
     from tailrace.lake import connect
 
-    name = place_of(place)
     try:
-        if is_directory(name):
-            check_there(name, by_default=place is None)
+        name = existing(place)
     except TailraceError as error:
         if place is not None:
-            yield (
-                None,
-                Finding(what="catalog", ok=False, found=message_of(error), fix="check --lake"),
-            )
-            return
-        with tempfile.TemporaryDirectory(prefix="tailrace-doctor-") as directory:
-            with connect(directory) as lake:
-                found = "no lake here: a new one in a temporary directory works"
-                yield lake, Finding(what="catalog", ok=True, found=found)
-            return
+            raise WrongError(message_of(error), "check --lake") from error
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-doctor-"))
+        lake = stack.enter_context(connect(directory))
+        return lake, "no lake here: a new one in a temporary directory works"
     try:
-        lake = connect(name)
+        lake = stack.enter_context(connect(name))
     except TailraceError as error:
         fix = "check the address, and that the server runs"
-        yield None, Finding(what="catalog", ok=False, found=message_of(error), fix=fix)
-        return
-    with lake:
-        kind = "PostgreSQL" if "://" in name else "SQLite"
-        found = f"{kind}, snapshot {lake.snapshot}, {len(lake.tables())} tables"
-        yield lake, Finding(what="catalog", ok=True, found=found)
+        raise WrongError(message_of(error), fix) from error
+    kind = "PostgreSQL" if "://" in name else "SQLite"
+    return lake, f"{kind}, snapshot {lake.snapshot}, {len(lake.tables())} tables"
 
 
 def _nodes(lake: Lake) -> str:
@@ -192,9 +183,11 @@ def _storage(lake: Lake) -> str:
     return f"{storage.data_path}: written, read and deleted"
 
 
-def _spark(lake: Lake) -> str:
+def _spark(lake: Lake, *, has_java: bool) -> str:
     from tailrace.cli.spark import working
 
+    if not has_java:
+        raise WrongError("not tried", "fix java first")
     with working(lake):
         session = lake.spark
         count = session.range(1000).count()

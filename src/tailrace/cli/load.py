@@ -71,9 +71,9 @@ def load(
       tailrace load changes.parquet sales.orders --on-duplicate last --on-existing replace
     """
     from tailrace.cli.printing import document, say
-    from tailrace.cli.spark import CancelledError, cancellable, working
-    from tailrace.errors import UnavailableError
+    from tailrace.cli.spark import cancellable, working
     from tailrace.loading import load as load_files
+    from tailrace.sql.result import counted
 
     with opened(lake, tenant=tenant, data=data, create=True) as found, working(found) as doing:
 
@@ -97,10 +97,7 @@ def load(
                 progress=lambda now: doing(_progress(now)),
             )
 
-        try:
-            done = cancellable(found, work)
-        except CancelledError as error:
-            raise UnavailableError("cancelled: nothing was loaded") from error
+        done = cancellable(found, work, message="cancelled: nothing was loaded")
     if output is Output.JSON:
         document(asdict(done))
         return
@@ -116,8 +113,8 @@ def load(
     ]
     more = f"; left out: {', '.join(left_out)}" if left_out else ""
     say(
-        f"{done.table}: {made}{done.rows:,} rows loaded from {done.files:,} "
-        f"{'file' if done.files == 1 else 'files'}{more} ({done.seconds:.2f} s)"
+        f"{done.table}: {made}{done.rows:,} rows loaded from "
+        f"{counted(done.files, 'file')}{more} ({done.seconds:.2f} s)"
     )
 
 

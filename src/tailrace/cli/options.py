@@ -68,35 +68,32 @@ def opened(
     create: bool = False,
 ) -> Iterator[Lake]:
     """The open lake. Only some commands may create one that does not exist."""
-    place = place_of(lake)
-    if is_directory(place) and not create:
-        check_there(place, by_default=lake is None)
+    place = place_of(lake) if create else existing(lake)
     from tailrace.lake import connect
+    from tailrace.store.lookup import DEFAULT_TENANT
 
-    options = {"tenant": tenant} if tenant else {}
-    with connect(place, data=data, **options) as found:  # type: ignore[arg-type]
+    with connect(place, data=data, tenant=tenant or DEFAULT_TENANT) as found:
         yield found
 
 
 @contextmanager
 def opened_catalog(lake: str | None, *, tenant: str | None = None) -> Iterator[TenantCatalog]:
     """The catalog of a lake that exists, for commands that only list: they load nothing else."""
-    place = place_of(lake)
-    if is_directory(place):
-        check_there(place, by_default=lake is None)
+    place = existing(lake)
     from tailrace.parts import catalog_of
+    from tailrace.store.lookup import DEFAULT_TENANT
 
-    options = {"tenant": tenant} if tenant else {}
-    with catalog_of(place, **options) as found:
+    with catalog_of(place, tenant or DEFAULT_TENANT) as found:
         yield found
 
 
-def check_there(place: str, *, by_default: bool) -> None:
-    """Raise unless there is a lake: a misspelled name must not create one."""
+def existing(lake: str | None) -> str:
+    """The place of a lake that is there: a misspelled name must not create one."""
+    place = place_of(lake)
     directory = Path(place).expanduser()
-    if (directory / "catalog.sqlite").is_file():
-        return
+    if not is_directory(place) or (directory / "catalog.sqlite").is_file():
+        return place
     if directory.exists() and not directory.is_dir():
         raise InvalidError(f"{place} is a file: a lake is a directory")
-    advice = f"name it with --lake, or set ${VARIABLE}" if by_default else "check the name"
+    advice = f"name it with --lake, or set ${VARIABLE}" if lake is None else "check the name"
     raise NotFoundError(f"there is no lake at {place}: {advice}; tailrace sql creates one")

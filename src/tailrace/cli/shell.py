@@ -19,10 +19,10 @@ from pygments.lexers.sql import SqlLexer
 from tailrace import address
 from tailrace.cli.printing import message_of, say
 from tailrace.cli.spark import CancelledError
-from tailrace.cli.sql import show
+from tailrace.cli.sql import run_script
 from tailrace.errors import TailraceError
 from tailrace.sql.listings import SYSTEM_TABLES
-from tailrace.sql.parser import is_complete, statements
+from tailrace.sql.parser import is_complete
 from tailrace.sql.searches import FUNCTIONS
 from tailrace.sql.statements import STATEMENTS
 
@@ -100,7 +100,7 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def shell(lake: Lake, place: str, *, limit: int) -> None:
+def shell(lake: Lake, place: str, *, limit: int | None) -> None:
     """Ask for statements and run them, until the user leaves."""
     names = _Names(lake)
     names.refresh()
@@ -128,18 +128,13 @@ def shell(lake: Lake, place: str, *, limit: int) -> None:
         if word == "help":
             say(_HELP)
             continue
-        _run(lake, text, limit=limit)
+        try:
+            run_script(lake, text, limit=limit)
+        except CancelledError:
+            say("cancelled")
+        except TailraceError as error:
+            say(f"error: {message_of(error)}")
+        except Exception as error:  # noqa: BLE001  (a session is not lost to a statement)
+            say(f"error: {type(error).__name__}: {error}")
         with suppress(TailraceError):  # others drop tables, too
             names.refresh()
-
-
-def _run(lake: Lake, text: str, *, limit: int) -> None:
-    try:
-        for statement in statements(text):
-            show(lake, statement, limit=limit)
-    except CancelledError:
-        say("cancelled")
-    except TailraceError as error:
-        say(f"error: {message_of(error)}")
-    except Exception as error:  # noqa: BLE001  (a session is not lost to a statement)
-        say(f"error: {type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from tailrace.cli.printing import console
+from tailrace.errors import UnavailableError
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class CancelledError(Exception):
+class CancelledError(UnavailableError):
     """The user pressed Ctrl-C, and what was running has been stopped."""
 
 
@@ -73,10 +74,10 @@ def in_background(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def cancellable(lake: Lake, work: Callable[[], T]) -> T:
+def cancellable(lake: Lake, work: Callable[[], T], *, message: str = "cancelled") -> T:
     """Work in a thread, so that Ctrl-C reaches us and cancels Spark's jobs.
 
-    The session stays; CancelledError is raised once the work has ended.
+    The session stays; CancelledError is raised with the message once the work has ended.
     """
     future = in_background(work)
     cancelled = False
@@ -90,7 +91,7 @@ def cancellable(lake: Lake, work: Callable[[], T]) -> T:
         if cancelled:  # again and again: Spark may be starting, or between two jobs
             _cancel(lake)
     if cancelled and future.exception() is not None:
-        raise CancelledError
+        raise CancelledError(message)
     return future.result()  # even after Ctrl-C: what was done is done, and has to be said
 
 

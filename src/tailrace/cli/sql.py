@@ -53,26 +53,21 @@ def sql(
         if command is None and sys.stdin.isatty():
             from tailrace.cli.shell import shell
 
-            shell(found, place_of(lake), limit=_SHOWN if limit is None else limit)
-            return
-        text = command if command is not None else sys.stdin.read()
-        run_script(found, text, limit=limit, as_json=output is Output.JSON)
+            shell(found, place_of(lake), limit=limit)
+        else:
+            text = command if command is not None else sys.stdin.read()
+            run_script(found, text, limit=limit, as_json=output is Output.JSON)
 
 
-def run_script(lake: Lake, text: str, *, limit: int | None, as_json: bool) -> None:
+def run_script(lake: Lake, text: str, *, limit: int | None, as_json: bool = False) -> None:
     """Run statements, and print each one's result."""
-    from tailrace.cli.spark import CancelledError
-    from tailrace.errors import UnavailableError
     from tailrace.sql.parser import statements
 
     for statement in statements(text):
-        try:
-            show(lake, statement, limit=limit, as_json=as_json)
-        except CancelledError as error:
-            raise UnavailableError("cancelled") from error
+        _show(lake, statement, limit=limit, as_json=as_json)
 
 
-def show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool = False) -> None:
+def _show(lake: Lake, statement: Statement, *, limit: int | None, as_json: bool) -> None:
     """Run a statement and print what it gives, with the time that it took."""
     from tailrace.cli.printing import document, say, table
     from tailrace.cli.spark import cancellable, working

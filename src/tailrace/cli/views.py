@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -29,27 +30,24 @@ def refresh(
       tailrace refresh sales.by_customer --full
     """
     from tailrace.cli.printing import rows_out, say
-    from tailrace.cli.spark import CancelledError, cancellable, working
-    from tailrace.errors import UnavailableError
+    from tailrace.cli.spark import cancellable, working
 
     if full and not names:
         raise typer.BadParameter("name the views to recompute", param_hint="--full")
     rows: list[dict[str, Any]] = []
     columns = ["view", "strategy", "rows_read", "rows_written", "seconds"]
-    try:
-        with opened(lake, tenant=tenant) as found, working(found) as doing:
-            if not names:
-                cancellable(found, found.run_until_fresh)
-                say(f"everything is fresh at snapshot {found.snapshot}")
-                return
-            for name in names:
-                doing(f"refreshing {name}")
-                view = found.view(name)
-                did = cancellable(found, lambda one=view: one.refresh(full=full))  # type: ignore[misc]
-                facts = {column: getattr(did, column) for column in columns[1:]}
-                rows.append({"view": view.name, **facts})
-    except CancelledError as error:
-        raise UnavailableError("cancelled: what was refreshed by then stays so") from error
+    message = "cancelled: what was refreshed by then stays so"
+    with opened(lake, tenant=tenant) as found, working(found) as doing:
+        if not names:
+            cancellable(found, found.run_until_fresh, message=message)
+            say(f"everything is fresh at snapshot {found.snapshot}")
+            return
+        for name in names:
+            doing(f"refreshing {name}")
+            view = found.view(name)
+            did = cancellable(found, partial(view.refresh, full=full), message=message)
+            facts = {column: getattr(did, column) for column in columns[1:]}
+            rows.append({"view": view.name, **facts})
     rows_out(rows, columns, as_json=output is Output.JSON)
 
 
@@ -90,17 +88,15 @@ def verify(
     from tailrace.cli.printing import document, in_commands
     from tailrace.cli.spark import working
 
-    ok = True
     reports = []
     with opened(lake, tenant=tenant) as found, working(found) as doing:
         for name in names or found.views():
             doing(f"verifying {name}")
             report = found.view(name).verify()
-            ok = ok and report.ok
             reports.append(report)
             if output is Output.TEXT:
                 typer.echo(report.said(in_commands))
     if output is Output.JSON:
         document([report.to_dict() for report in reports])
-    if not ok:
+    if not all(report.ok for report in reports):
         raise typer.Exit(1)
