@@ -183,7 +183,7 @@ def _taker(hint: Any) -> _Taker:
     if kind is object:
         return _ANYTHING
     if kind.__name__ == "Callable":
-        return _Taker("a function", _function)
+        return _Taker("a function", _instance(kind))
     return _Taker(f"a {kind.__name__}", _instance(kind))
 
 
@@ -230,24 +230,19 @@ def _listed(element: _Taker, kind: type) -> _Taker:
 
 
 def _narrowed(taker: _Taker, limit: Any) -> _Taker:
-    if isinstance(limit, Length):
+    is_length = isinstance(limit, Length)
 
-        def take_text(value: Any) -> Any:
-            text = taker.take(value)
-            if not limit.least <= len(text) <= limit.most:
-                raise _MisfitError
-            return text
-
-        words = f"a {limit.what} of {limit.least} to {limit.most} characters"
-        return _Taker(words, take_text)
-
-    def take_number(value: Any) -> Any:
-        number = taker.take(value)
-        if not limit.least <= number <= limit.most:
+    def take(value: Any) -> Any:
+        taken = taker.take(value)
+        if not limit.least <= (len(taken) if is_length else taken) <= limit.most:
             raise _MisfitError
-        return number
+        return taken
 
-    return _Taker(f"{limit.what or taker.words} from {limit.least} to {limit.most}", take_number)
+    if is_length:
+        words = f"a {limit.what} of {limit.least} to {limit.most} characters"
+    else:
+        words = f"{limit.what or taker.words} from {limit.least} to {limit.most}"
+    return _Taker(words, take)
 
 
 def _text(value: Any) -> str:
@@ -280,31 +275,14 @@ def _number(value: Any) -> float:
     return value  # type: ignore[return-value]
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _MisfitError
-    return value
-
-
-def _nothing(value: Any) -> None:
-    if value is not None:
-        raise _MisfitError
-
-
-def _function(value: Any) -> Any:
-    if not callable(value):
-        raise _MisfitError
-    return value
-
-
 _ANYTHING = _Taker("anything", lambda value: value)
 _ATOMS: dict[Any, _Taker] = {
     Any: _ANYTHING,
     str: _Taker("text", _text),
     int: _Taker("a whole number", _whole),
     float: _Taker("a number", _number),
-    bool: _Taker("True or False", _flag),
-    type(None): _Taker("None", _nothing),
+    bool: _Taker("True or False", _instance(bool)),
+    type(None): _Taker("None", _instance(type(None))),
 }
 
 
