@@ -138,9 +138,9 @@ def _columns(found: Found, schema: StructType) -> tuple[Column, ...]:
     """The columns of a schema, which may be some of those that there are."""
     table = replace(found.scan.table, columns=found.columns)
     chosen = []
-    for described in schema.jsonValue()["fields"]:
-        column = table.column(described["name"])
-        if types.from_spark(described["type"]) != column.type:
+    for name, kind in types.of_columns(schema).items():
+        column = table.column(name)
+        if kind != column.type:
             raise InvalidError(
                 f"{table.full_name}.{column.name} is {types.spark_type(column.type)}: "
                 "leave the schema out, or give the column this type"

@@ -92,13 +92,9 @@ def _transaction(runtime: TenantRuntime, begun: Begun | None = None) -> Iterator
 
 
 def _order(table: TableInfo, schema: StructType) -> tuple[int, ...]:
-    described = {f["name"]: f["type"] for f in schema.jsonValue()["fields"]}
     names = row_checks.match_names(schema.names, table, table.columns)
-    given = {
-        name: pa.null() if described[own] == "void" else types.from_spark(described[own])
-        for name, own in names.items()
-    }
-    row_checks.check_types(given, table, table.columns)
+    given = types.of_columns(schema)
+    row_checks.check_types({n: given[own] for n, own in names.items()}, table, table.columns)
     places = {name: number for number, name in enumerate(schema.names)}
     return tuple(places[names[column.name]] for column in table.columns)
 

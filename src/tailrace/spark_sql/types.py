@@ -6,7 +6,7 @@ keeps DuckLake's, and files carry Parquet's, which Arrow derives. This module kn
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import sqlglot
@@ -15,6 +15,9 @@ from sqlglot import exp
 from tailrace import spark_sql
 from tailrace.arguments import show
 from tailrace.errors import InvalidError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 # Types inside each other, and characters of a type's name.
 DEEPEST, LONGEST = 32, 100_000
@@ -169,6 +172,12 @@ def from_spark(described: Any) -> pa.DataType:
     if kind == "struct" and described["fields"]:
         return pa.struct([pa.field(f["name"], from_spark(f["type"])) for f in described["fields"]])
     raise InvalidError(f"a Spark column of type {kind!r} cannot be stored in a lake")
+
+
+def of_columns(schema: StructType) -> dict[str, pa.DataType]:
+    """The types of a Spark schema's columns; of bare NULLs, which fit anywhere, `null`."""
+    described = {field["name"]: field["type"] for field in schema.jsonValue()["fields"]}
+    return {n: pa.null() if kind == "void" else from_spark(kind) for n, kind in described.items()}
 
 
 def list_of(element: pa.DataType) -> pa.DataType:

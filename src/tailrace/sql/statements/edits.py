@@ -72,7 +72,7 @@ def _apply(lake: Lake, txn: Transaction, name: str, edits: DataFrame) -> Edited:
     table = txn.info(name)
     fitted_rows = edits.select(FILE, POS)
     if COMES in edits.columns:
-        kinds = {f["name"]: f["type"] for f in edits.schema.jsonValue()["fields"]}
+        kinds = types.of_columns(edits.schema)
         new = [fitted(column.name, kinds[column.name], table) for column in table.columns]
         fitted_rows = edits.select(FILE, POS, COMES, *new)
     limit = lake.runtime.settings.local_rows
@@ -133,7 +133,7 @@ def _twice(name: str) -> InvalidError:
     )
 
 
-def fitted(name: str, given: object, table: TableInfo) -> SparkColumn:
+def fitted(name: str, source: pa.DataType, table: TableInfo) -> SparkColumn:
     """A column as its table stores it: numbers are cast to the column's type, or refused.
 
     A decimal is rounded, as in SQL; any other loss is an error. The store's own checks refuse text
@@ -143,7 +143,6 @@ def fitted(name: str, given: object, table: TableInfo) -> SparkColumn:
 
     kind = table.column(name).type
     value = F.col(types.quote(name))
-    source = pa.null() if given == "void" else types.from_spark(given)
     if source == kind or not (_is_number(kind) and _is_number(source)):
         return value.alias(name)
     fitting = value.try_cast(types.spark_type(kind))

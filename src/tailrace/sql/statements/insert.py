@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.errors import InvalidError
-from tailrace.spark_sql.types import spark_type
+from tailrace.spark_sql.types import of_columns, spark_type
 from tailrace.sql import query_frame
 from tailrace.sql.diagnostics import Span
 from tailrace.sql.literals import NotALiteralError, rows_of
@@ -88,11 +88,10 @@ class Insert:
 
         self._check_count(table, into, len(frame.columns))
         named = frame.toDF(*(column.name for column in into))
-        kinds = {f["name"]: f["type"] for f in named.schema.jsonValue()["fields"]}
-        given = {column.name for column in into}
+        given = of_columns(named.schema)
         return named.select(
             *(
-                fitted(c.name, kinds[c.name], table)
+                fitted(c.name, given[c.name], table)
                 if c.name in given
                 else F.lit(None).alias(c.name)
                 for c in table.columns

@@ -297,8 +297,7 @@ class Refresh:
         query = exp.select(*items).from_(
             exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier("q")))
         )
-        fields = run.frame(prepare(b.program(query))).schema.jsonValue()["fields"]
-        return {f["name"]: types.from_spark(f["type"]) for f in fields}
+        return types.of_columns(run.frame(prepare(b.program(query))).schema)
 
     # --- again ------------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ def _break_ties(layout: Layout, tree: exp.Query) -> None:
 def _compare(want: DataFrame, have: DataFrame) -> tuple[int, int, list[dict[str, Any]]]:
     from pyspark.sql import functions as F
 
-    kinds = {f["name"]: types.from_spark(f["type"]) for f in have.schema.jsonValue()["fields"]}
+    kinds = types.of_columns(have.schema)
     names = list(kinds)
     columns = [f"c{n}" for n in range(len(names))]
     plain = [
