@@ -22,8 +22,15 @@ from tailrace.store.names import fold, quoted_name
 
 T = TypeVar("T")
 
-# What opens a text or a name, and the message if it never closes.
-_QUOTES = {"'": "this text has no end", '"': "this text has no end", "`": "this name has no end"}
+# What opens a text, a name or a comment, and the message if it never closes.
+_OPENERS = {
+    "'": "this text has no end", '"': "this text has no end", "`": "this name has no end",
+    "/*": "this comment has no end",
+}  # fmt: skip
+# One that closes, or a letter of something else.
+_CLOSED = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"`]""", re.DOTALL
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,31 +79,13 @@ def tokens_of(text: str) -> list[Token]:
 
 def _unended(text: str) -> tuple[Span, str]:
     """Where the text, name or comment begins that never ends."""
-    place, opened = 0, ""
-    start = 0
-    while place < len(text):
-        here = text[place]
-        if opened == "/*":
-            if text.startswith("*/", place):
-                opened, place = "", place + 1
-        elif opened:
-            if here == "\\" and opened != "`":
-                place += 1
-            elif here == opened:
-                opened = ""
-        elif here in _QUOTES:
-            opened, start = here, place
-        elif text.startswith("--", place):
-            place = text.find("\n", place)
-            if place < 0:
-                break
-        elif text.startswith("/*", place):
-            opened, start = "/*", place
-        place += 1
-    if not opened:
-        return Span(start=0, end=1), "this cannot be read as SQL"
-    message = "this comment has no end" if opened == "/*" else _QUOTES[opened]
-    return Span(start=start, end=start + len(opened)), message
+    place = 0
+    while closed := _CLOSED.match(text, place):
+        place = closed.end()
+    for opener, message in _OPENERS.items():
+        if text.startswith(opener, place):
+            return Span(start=place, end=place + len(opener)), message
+    return Span(start=0, end=1), "this cannot be read as SQL"
 
 
 _WORD = re.compile(r"[^\W\d]\w*")
