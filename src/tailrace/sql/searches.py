@@ -8,9 +8,8 @@ rows. What users write reaches the index only as values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import count
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -22,7 +21,7 @@ from tailrace.errors import InvalidError, NotFoundError
 from tailrace.indexes.definition import KINDS
 from tailrace.sql.diagnostics import QueryText, Span, did_you_mean, in_sql
 from tailrace.sql.literals import NotALiteralError, value_of
-from tailrace.sql.parser import tokens_of
+from tailrace.sql.parser import Parser, Statement, tokens_of
 from tailrace.store.names import OWN_PREFIX, fold
 from tailrace.store.spark_scan import local_frame
 
@@ -67,7 +66,7 @@ class Call:
     function: str
     span: Span
     stand_in: str  # the name that the query has in its place
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    arguments: Mapping[str, Argument]
 
     @property
     def parameters(self) -> set[str]:
@@ -162,12 +161,12 @@ def calls_of(query: QueryText) -> list[Call]:
     """The calls in a query."""
     if not any(name in fold(query.sql) for name in FUNCTIONS):
         return []
-    tokens, numbers, calls = tokens_of(query.sql), count(), []
+    tokens, calls = tokens_of(query.sql), list[Call]()
     place = 0
     while place < len(tokens):
         end = _end_of_call(tokens, place)
         if end is not None:
-            calls.append(_read(query, tokens[place : end + 1], next(numbers)))
+            calls.append(_read(query, tokens[place : end + 1], len(calls)))
             place = end
         place += 1
     return calls
@@ -200,57 +199,47 @@ def _mark(token: Token) -> str:
 def _read(query: QueryText, tokens: list[Token], number: int) -> Call:
     """Parse a call from its tokens."""
     function = fold(tokens[0].text)
+    names = FUNCTIONS[function]
+    example = _example(function)
+    arguments: dict[str, Argument] = {}
+    parser = Parser(Statement(text=query.sql, tokens=tuple(tokens[2:-1])))
+    while not parser.at_end:
+        start, order = parser.offset, len(arguments)
+        if parser.word(1) == "=>":
+            parser.upto("=>")
+            given = parser.last_name
+            parser.accept("=>")
+            span, name = parser.upto(","), fold(given)
+            if name not in names:
+                message = f"{function} has no argument {given}{did_you_mean(name, names)}"
+                whole = Span(start=start, end=span.end)
+                raise query.error_at(whole, message, hint=f"arguments: {', '.join(names)}")
+        else:
+            span = parser.upto(",")
+            if order >= _UNNAMED or not set(arguments) <= set(names[:order]):
+                message = "this argument needs a name, as in limit => 5"
+                hint = f"{example}; the others have names: {', '.join(names[_UNNAMED:])}"
+                raise query.error_at(span, message, hint=hint)
+            name = names[order]
+        parser.accept(",")
+        if name in arguments:
+            raise query.error_at(span, f"the {name} is there twice")
+        try:
+            tree = spark_sql.parse_one(parser.cut(span))
+        except ParseError as error:
+            raise query.error_at(span, "this is no argument", hint=example) from error
+        arguments[name] = Argument(tree=tree, span=span)
     call = Call(
         query=query,
         function=function,
         span=Span(start=tokens[0].start, end=tokens[-1].end + 1),
         stand_in=f"{OWN_PREFIX}s{number}",
+        arguments=arguments,
     )
-    names = FUNCTIONS[function]
-    example = _example(function)
-    arguments: dict[str, Argument] = {}
-    for order, part in enumerate(_parts(tokens[2:-1])):
-        span = Span(start=part[0].start, end=part[-1].end + 1)
-        if len(part) > 2 and _mark(part[1]) == "=>":
-            name = fold(part[0].text)
-            if name not in names:
-                message = f"{function} has no argument {part[0].text}{did_you_mean(name, names)}"
-                raise query.error_at(span, message, hint=f"arguments: {', '.join(names)}")
-            span = Span(start=part[2].start, end=span.end)
-        elif order < _UNNAMED and set(arguments) <= set(names[:order]):
-            name = names[order]
-        else:
-            hint = f"{example}; the others have names: {', '.join(names[_UNNAMED:])}"
-            raise query.error_at(span, "this argument needs a name, as in limit => 5", hint=hint)
-        if name in arguments:
-            raise query.error_at(span, f"the {name} is there twice")
-        arguments[name] = Argument(tree=_tree(call, span), span=span)
     for name in names[:_NEEDED]:
         if name not in arguments:
             raise call.error(f"{function} lacks the {name}", hint=example)
-    return replace(call, arguments=arguments)
-
-
-def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The parts between commas that are outside of parentheses."""
-    depth, part = 0, list[Token]()
-    for token in tokens:
-        depth += {"(": 1, ")": -1}.get(_mark(token), 0)
-        if depth == 0 and _mark(token) == ",":
-            yield part or [token]
-            part = []
-        else:
-            part.append(token)
-    if part:
-        yield part
-
-
-def _tree(call: Call, span: Span) -> exp.Expr:
-    try:
-        return spark_sql.parse_one(call.query.sql[span.start : span.end])
-    except ParseError as error:
-        hint = _example(call.function)
-        raise call.query.error_at(span, "this is no argument", hint=hint) from error
+    return call
 
 
 def without_calls(sql: str, calls: Iterable[Call]) -> str:
