@@ -365,7 +365,7 @@ def writer_to(
 
     place = place_of({"lake": args.url, "table": "t", **options}, {})
     begun = begin(lake, place, from_arrow_schema(schema))
-    made: TableWriter = pickle.loads(pickle.dumps(TableWriter(place, begun)))
+    made: TableWriter = pickle.loads(pickle.dumps(begun))
     return made
 
 

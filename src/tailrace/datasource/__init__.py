@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from tailrace.arguments import checked, show
 from tailrace.datasource.place import Place, place_of
 from tailrace.datasource.reading import SkippingReader, TableReader, find, schema_of
-from tailrace.datasource.writing import TableWriter, begin
+from tailrace.datasource.writing import begin
 from tailrace.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -95,4 +95,4 @@ class LakeSource(DataSource):
                 '.option("operation", "upsert") to replace rows by their key; delete others before'
             )
         with place.open() as lake:
-            return TableWriter(place, begin(lake, place, schema))
+            return begin(lake, place, schema)

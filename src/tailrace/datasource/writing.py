@@ -48,15 +48,6 @@ _MOST_KEYS = Settings.local_keys
 _ALONE = Settings(local_rows=_MOST_KEYS, local_keys=sys.maxsize)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Begin:
-    """A write that has begun."""
-
-    txn: Begun
-    files: FileWriter
-    order: tuple[int, ...]  # for each of the table's columns, its place in the DataFrame
-
-
 @dataclass(kw_only=True)
 class Report(WriterCommitMessage):
     """What a task wrote, or why it could not."""
@@ -65,7 +56,7 @@ class Report(WriterCommitMessage):
     error: str | None = None
 
 
-def begin(lake: Lake, place: Place, schema: StructType) -> Begin:
+def begin(lake: Lake, place: Place, schema: StructType) -> TableWriter:
     """Begin a write of rows with these columns."""
     runtime = lake.runtime
     with _transaction(runtime) as txn:
@@ -81,7 +72,7 @@ def begin(lake: Lake, place: Place, schema: StructType) -> Begin:
         txn_id=begun.id,
         op=place.operation,
     )
-    return Begin(txn=begun, files=files, order=order)
+    return TableWriter(place, begun, files, order)
 
 
 @contextmanager
@@ -92,6 +83,7 @@ def _transaction(runtime: TenantRuntime, begun: Begun | None = None) -> Iterator
 
 
 def _order(table: TableInfo, schema: StructType) -> tuple[int, ...]:
+    """For each of the table's columns, its place in the DataFrame."""
     names = row_checks.match_names(schema.names, table, table.columns)
     given = types.of_columns(schema)
     row_checks.check_types({n: given[own] for n, own in names.items()}, table, table.columns)
@@ -102,13 +94,13 @@ def _order(table: TableInfo, schema: StructType) -> tuple[int, ...]:
 class TableWriter(DataSourceArrowWriter):
     """One write. It is sent to the tasks."""
 
-    def __init__(self, place: Place, begun: Begin) -> None:
-        self._place, self._begun = place, begun
+    def __init__(self, place: Place, txn: Begun, files: FileWriter, order: tuple[int, ...]) -> None:
+        self._place, self._txn, self._files, self._order = place, txn, files, order
 
     # --- in a task --------------------------------------------------------------------------
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        writer = self._begun.files
+        writer = self._files
         tables = (self._table(batch) for batch in iterator)
         try:
             if not writer.table.key:
@@ -121,18 +113,15 @@ class TableWriter(DataSourceArrowWriter):
 
     def _table(self, batch: pa.RecordBatch) -> pa.Table:
         """The rows with the table's columns in their order."""
-        return pa.Table.from_batches([batch]).select(list(self._begun.order))
+        return pa.Table.from_batches([batch]).select(list(self._order))
 
     # --- at the end -------------------------------------------------------------------------
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        reports = [message for message in messages if isinstance(message, Report)]
+        reports = _reports(messages)
         files = tuple(file for report in reports for file in report.files)
-        writer = self._begun.files
-        with (
-            self._place.open(_ALONE) as lake,
-            _transaction(lake.runtime, self._begun.txn) as txn,
-        ):
+        writer = self._files
+        with self._place.open(_ALONE) as lake, _transaction(lake.runtime, self._txn) as txn:
             txn.own_objects(file.path for file in files)
             for report in reports:
                 if report.error is not None:
@@ -143,13 +132,14 @@ class TableWriter(DataSourceArrowWriter):
                 txn.add_written(*split_name(self._place.table), written, writer.op)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        with self._place.open() as lake:
-            heartbeat = Heartbeat(lake.runtime.database, lake.runtime.clock)
-            with closing(heartbeat):
-                txn = Transaction(lake.runtime, heartbeat, begun=self._begun.txn)
-                reports = [message for message in messages if isinstance(message, Report)]
-                txn.own_objects(file.path for report in reports for file in report.files)
-                txn.rollback()
+        with self._place.open() as lake, _transaction(lake.runtime, self._txn) as txn:
+            txn.own_objects(file.path for one in _reports(messages) for file in one.files)
+            txn.rollback()
+
+
+def _reports(messages: Iterable[WriterCommitMessage | None]) -> list[Report]:
+    """What tasks reported; those that failed did not."""
+    return [message for message in messages if isinstance(message, Report)]
 
 
 def _in_pieces(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
