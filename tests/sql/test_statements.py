@@ -80,6 +80,11 @@ def test_views_and_jobs_need_no_spark_to_be_managed(lake: tailrace.Lake) -> None
     assert status.spec["trigger"]["schedule"] == {"interval": "10s"}
     assert status.spec["priority"] == 2
     lake.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS sales.by_customer AS {BY_CUSTOMER}")
+    for _ in range(2):
+        lake.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS `by.customer` AS {BY_CUSTOMER}")
+    with pytest.raises(tailrace.InvalidError, match=r"VIEW main\.`by\.customer` builds"):
+        lake.sql("DESCRIBE `by.customer`")
+    lake.sql("DROP MATERIALIZED VIEW IF EXISTS `by.customer`")
     explained = lake.sql("EXPLAIN MATERIALIZED VIEW sales.by_customer")
     assert explained.text.startswith("sales.by_customer: ")
     before = lake.sql("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT id FROM sales.orders LIMIT 3")

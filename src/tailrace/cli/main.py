@@ -89,8 +89,6 @@ def serve(
 
     Example: tailrace serve --lake shop.lake --import my_consumers
     """
-    import sys
-
     sys.path.insert(0, "")  # a module beside the caller, as `python -m` finds it
     for module in modules or ():
         try:

@@ -161,5 +161,5 @@ def in_sql(fix: Fix) -> str:
 
 def _quoted(name: str) -> str:
     """A name with or without a schema, in backticks where it needs them."""
-    parts = split_name(name) if "." in name or "`" in name else (name,)
+    parts = split_name(name) if "`" in name else name.split(".", 1)
     return ".".join(part if re.fullmatch(r"\w*", part) else quote(part) for part in parts)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import pyarrow as pa
 
 from tailrace.arguments import Between, checked
+from tailrace.errors import NotFoundError
 from tailrace.spark_sql.types import parse_type
 from tailrace.sql.diagnostics import QueryText
 
@@ -146,6 +147,15 @@ def listed(
 def arrow_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
     """The types of columns by their names in Spark."""
     return {name: parse_type(kind) for name, kind in columns.items()}
+
+
+def exists(find: Callable[..., object], *names: str) -> bool:
+    """Whether there is what a method of a lake looks for."""
+    try:
+        find(*names)
+    except NotFoundError:
+        return False
+    return True
 
 
 def counted(number: int, what: str) -> str:

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.errors import InvalidError, NotFoundError
+from tailrace.errors import InvalidError
 from tailrace.indexes.definition import KINDS
 from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, Run, counted, done
+from tailrace.sql.result import Result, Run, counted, done, exists
 from tailrace.sql.statements.options import Options, read_options
-from tailrace.store.names import fold
 from tailrace.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class CreateIndex:
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
         self._check_columns(lake)
-        if self.if_not_exists and _exists(lake, self.table, self.name):
+        if self.if_not_exists and exists(lake.index, self.table, self.name):
             message = f"the index {self.name} on {self.table} exists already"
             return done(lake, message)
         with lake.transaction() as txn:
@@ -65,7 +64,7 @@ class CreateIndex:
         )
 
     def _check_columns(self, lake: Lake) -> None:
-        if fold(self.table) in map(fold, lake.views()):
+        if exists(lake.view, self.table):
             raise InvalidError(f"{self.table} is a view: an index is of a table")
         self.check_columns(list(lake.table(self.table).columns))
 
@@ -73,14 +72,6 @@ class CreateIndex:
         """Checked here, where the place of a wrong name is known."""
         for name, place in self.columns:
             self.parser.known_column(name, place, known, self.table)
-
-
-def _exists(lake: Lake, table: str, name: str) -> bool:
-    try:
-        lake.index(table, name)
-    except NotFoundError:
-        return False
-    return True
 
 
 def _read_name(parser: Parser) -> tuple[str, str]:
@@ -123,7 +114,7 @@ def read_drop(parser: Parser) -> Run:
     name, table = _read_name(parser)
 
     def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if lenient and not _exists(lake, table, name):
+        if lenient and not exists(lake.index, table, name):
             return done(lake, f"there is no index {name} on {table}")
         lake.table(table)  # its error is clearer
         lake.drop_index(table, name)

@@ -67,11 +67,10 @@ def read_options(parser: Parser) -> Options:
         return options
     parser.expect("(")
     while True:
-        start = parser.offset
-        name = parser.name("an option").lower()
+        given, place = parser.column("an option")
+        name = given.lower()
         if name in options.values:
-            span = Span(start=start, end=start + len(name))
-            raise parser.refuse(span, f"the option {name} is there twice")
+            raise parser.refuse(place, f"the option {name} is there twice")
         parser.expect("=")
         word = parser.word()
         if word and (word[0].isdigit() or word == "-"):
@@ -87,7 +86,7 @@ def read_options(parser: Parser) -> Options:
         else:
             value = parser.string(f"the value of {name}")
         options.values[name] = value
-        options.places[name] = Span(start=start, end=parser.last_end)
+        options.places[name] = Span(start=place.start, end=parser.last_end)
         if not parser.accept(","):
             break
     parser.expect(")")

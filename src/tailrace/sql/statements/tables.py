@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.errors import InvalidError, NotFoundError
+from tailrace.errors import InvalidError
 from tailrace.spark_sql.types import parse_type, spark_type
 from tailrace.sql import query_frame
-from tailrace.sql.diagnostics import QueryText, Span
+from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, Run, done, listed
+from tailrace.sql.result import Result, Run, done, exists, listed
 from tailrace.sql.statements.indexes import CreateIndex, read_in_table
 from tailrace.sql.statements.queries import read_query
 from tailrace.store.names import fold
@@ -52,49 +51,11 @@ def _read_type(parser: Parser, *stops: str) -> str:
     return text
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateTable:
+def read_create_table(parser: Parser) -> Run:
     """`CREATE TABLE [IF NOT EXISTS] name (column type …, PRIMARY KEY (…)) | AS SELECT …`.
 
     `INDEX name USING kind (column, …)` among the columns creates an index in the same commit.
     """
-
-    name: str
-    if_not_exists: bool
-    columns: Mapping[str, str]
-    key: tuple[str, ...]
-    indexes: tuple[CreateIndex, ...] = ()
-    query: QueryText | None = None
-
-    def run(self, lake: Lake, args: Mapping[str, Any]) -> Result:
-        if self.if_not_exists and _exists(lake, self.name):
-            return done(lake, f"the table {self.name} exists already")
-        with lake.transaction() as txn:
-            columns: Any = dict(self.columns)
-            frame = None
-            if self.query is not None:
-                frame = query_frame.frame_of(lake, self.query, args)
-                columns = frame.schema
-            table = txn.create_table(self.name, columns, primary_key=self.key)
-            for index in self.indexes:
-                index.add(lake, txn)
-            if frame is not None:
-                assert self.query is not None
-                with self.query.spark_faults():
-                    table.append(frame)
-        return done(lake, f"table {self.name} created", snapshot=txn.snapshot)
-
-
-def _exists(lake: Lake, name: str) -> bool:
-    try:
-        lake.table(name)
-    except NotFoundError:
-        return False
-    return True
-
-
-def read_create_table(parser: Parser) -> Run:
-    """After CREATE TABLE."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
     name = parser.object_name("the table")
     columns: dict[str, str] = {}
@@ -104,20 +65,11 @@ def read_create_table(parser: Parser) -> Run:
         parser.expect("(")
         while True:
             if parser.accept("PRIMARY", "KEY"):
-                key += [name for name, _ in parser.columns()]
+                key += [column for column, _ in parser.columns()]
             elif parser.word(2) == "USING" and parser.accept("INDEX"):  # or a column of that name
                 indexes.append(read_in_table(parser, name))
             else:
-                start = parser.offset
-                column, kind, is_key = _column(parser)
-                if fold(column) in map(fold, columns):
-                    span = Span(start=start, end=start + len(column))
-                    raise parser.refuse(span, f"the column {column} is there twice")
-                if is_key and key:
-                    hint = "a key of several columns is written after them: PRIMARY KEY (a, b)"
-                    raise parser.fail("there is a primary key already", hint=hint)
-                columns[column] = kind
-                key += [column] if is_key else []
+                _read_column(parser, columns, key)
             if not parser.accept(","):
                 break
         parser.expect(")")
@@ -125,18 +77,25 @@ def read_create_table(parser: Parser) -> Run:
     if not columns:
         parser.expect("AS")
         query = read_query(parser)
-    elif parser.word() == "AS":
-        raise parser.fail(
-            "a table has either columns or a query",
-            hint="leave the columns out: CREATE TABLE t AS SELECT …",
-        )
     _refuse_clauses(parser)
     for index in indexes:
         index.check_columns(list(columns))
-    return CreateTable(
-        name=name, if_not_exists=lenient, columns=columns, key=tuple(key), query=query,
-        indexes=tuple(indexes),
-    ).run  # fmt: skip
+
+    def run(lake: Lake, args: Mapping[str, Any]) -> Result:
+        if lenient and exists(lake.table, name):
+            return done(lake, f"the table {name} exists already")
+        with lake.transaction() as txn:
+            frame = None if query is None else query_frame.frame_of(lake, query, args)
+            described = columns if frame is None else frame.schema
+            table = txn.create_table(name, described, primary_key=key)
+            for index in indexes:
+                index.add(lake, txn)
+            if query is not None:
+                with query.spark_faults():
+                    table.append(frame)
+        return done(lake, f"table {name} created", snapshot=txn.snapshot)
+
+    return run
 
 
 def _refuse_clauses(parser: Parser) -> None:
@@ -148,12 +107,18 @@ def _refuse_clauses(parser: Parser) -> None:
         "TBLPROPERTIES": "leave it out: a table has no properties",
         "COMMENT": "leave it out: a lake keeps no comments",
     }
+    if parser.word() == "AS":
+        raise parser.fail(
+            "a table has either columns or a query",
+            hint="leave the columns out: CREATE TABLE t AS SELECT …",
+        )
     if parser.word() in hints:
         raise parser.fail(f"{parser.word()} is not for a lake's tables", hint=hints[parser.word()])
 
 
-def _column(parser: Parser) -> tuple[str, str, bool]:
-    name = parser.name("a column")
+def _read_column(parser: Parser, columns: dict[str, str], key: list[str]) -> None:
+    """`name type [NOT NULL] [PRIMARY KEY]`."""
+    name, place = parser.column()
     kind = _read_type(parser, *_AFTER_A_TYPE)
     is_key = False
     while parser.word() not in (",", ")", ""):
@@ -168,7 +133,13 @@ def _column(parser: Parser) -> tuple[str, str, bool]:
             )
         else:
             raise parser.fail()
-    return name, kind, is_key
+    if fold(name) in map(fold, columns):
+        raise parser.refuse(place, f"the column {name} is there twice")
+    if is_key and key:
+        hint = "a key of several columns is written after them: PRIMARY KEY (a, b)"
+        raise parser.fail("there is a primary key already", hint=hint)
+    columns[name] = kind
+    key += [name] if is_key else []
 
 
 def read_drop_table(parser: Parser) -> Run:
@@ -178,7 +149,7 @@ def read_drop_table(parser: Parser) -> Run:
     cascade = parser.accept("CASCADE")
 
     def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if lenient and not _exists(lake, name):
+        if lenient and not exists(lake.table, name):
             return done(lake, f"there is no table {name}")
         snapshot = lake.drop_table(name, cascade=cascade)
         return done(lake, f"table {name} dropped", snapshot=snapshot)
@@ -192,7 +163,7 @@ def read_describe(parser: Parser) -> Run:
     name = parser.object_name("the table or view")
 
     def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if fold(name) in map(fold, lake.views()):
+        if exists(lake.view, name):
             columns = lake.view(name).columns
             rows: list[dict[str, Any]] = [
                 {"column": n, "type": k, "nullable": True, "key": None} for n, k in columns.items()

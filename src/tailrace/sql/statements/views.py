@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from tailrace.sql.diagnostics import Span, in_sql
 from tailrace.sql.parser import Parser
-from tailrace.sql.result import Result, Run, done, listed
+from tailrace.sql.result import Result, Run, done, exists, listed
 from tailrace.sql.searches import calls_of
 from tailrace.sql.statements.options import Options, read_options
-from tailrace.store.names import fold
 from tailrace.views.consumer import POLICIES
 from tailrace.views.jobs import VIEW
 from tailrace.views.refresh.planner import Explanation
@@ -42,7 +41,7 @@ class CreateView:
     query: Span
 
     def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if self.if_not_exists and fold(self.name) in map(fold, lake.views()):
+        if self.if_not_exists and exists(lake.view, self.name):
             return done(lake, f"the view {self.name} exists already")
         view = lake.create_view(
             self.name,
@@ -111,7 +110,7 @@ def read_drop(parser: Parser) -> Run:
     cascade = parser.accept("CASCADE")
 
     def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if lenient and fold(name) not in map(fold, lake.views()):
+        if lenient and not exists(lake.view, name):
             return done(lake, f"there is no view {name}")
         lake.drop_view(name, cascade=cascade)
         return done(lake, f"view {name} dropped")
