@@ -45,13 +45,13 @@ def test_a_table_keeps_the_name_that_the_user_gave() -> None:
     ("sql", "version"),
     [
         ("SELECT * FROM t", None),
-        ("SELECT * FROM t VERSION AS OF 3", "VERSION 3"),
-        ("SELECT * FROM t FOR VERSION AS OF 3", "VERSION 3"),
-        ("SELECT * FROM t TIMESTAMP AS OF '2026-01-31' AS x", "TIMESTAMP 2026-01-31"),
-        ("SELECT * FROM t VERSION AS OF 3 + 1", "VERSION "),  # no literal, as an error says
+        ("SELECT * FROM t VERSION AS OF 3", ("VERSION", "3")),
+        ("SELECT * FROM t FOR VERSION AS OF 3", ("VERSION", "3")),
+        ("SELECT * FROM t TIMESTAMP AS OF '2026-01-31' AS x", ("TIMESTAMP", "2026-01-31")),
+        ("SELECT * FROM t VERSION AS OF 3 + 1", ("VERSION", "")),  # no literal, as an error says
     ],
 )
-def test_a_version_belongs_to_the_table(sql: str, version: str | None) -> None:
+def test_a_version_belongs_to_the_table(sql: str, version: tuple[str, str] | None) -> None:
     (reference,) = references(sql, spark_sql.parse_one(sql))
     assert reference.full_name == "main.t"
     assert reference.version == version

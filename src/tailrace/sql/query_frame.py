@@ -135,7 +135,7 @@ def _with_frames(
     """The text for Spark, and the frames that it names."""
     views = {fold(view) for view in _names(lake.views())}
     frames: dict[str, DataFrame] = {}
-    seen: dict[tuple[str, str | None], str] = {}
+    seen: dict[tuple[str, tuple[str, str] | None], str] = {}
     stand_ins = []
     for reference in references(query.sql, tree):
         key = (fold(reference.full_name), reference.version)
@@ -220,9 +220,9 @@ def _system_frame(lake: Lake, fail: _Fail, reference: TableReference) -> DataFra
     return local_frame(lake.runtime, rows)
 
 
-def _snapshot(lake: Lake, fail: _Fail, version: str) -> int:
+def _snapshot(lake: Lake, fail: _Fail, version: tuple[str, str]) -> int:
     """The snapshot that `VERSION AS OF …` or `TIMESTAMP AS OF …` means."""
-    kind, _, value = version.partition(" ")
+    kind, value = version
     if not value:
         raise fail(f"{kind} AS OF takes a literal, no expression")
     if "VERSION" in kind:

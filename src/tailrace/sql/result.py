@@ -13,7 +13,7 @@ from tailrace.spark_sql.types import parse_type
 from tailrace.sql.diagnostics import QueryText
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tailrace.lake import Lake
 
@@ -33,8 +33,8 @@ class Result:
 
     def __init__(
         self,
+        lake: Lake,
         *,
-        spark: Callable[[], SparkSession],
         frame: DataFrame | None = None,
         rows: Sequence[Mapping[str, Any]] = (),
         kinds: Mapping[str, pa.DataType] | None = None,
@@ -44,7 +44,7 @@ class Result:
         query: QueryText | None = None,
     ) -> None:
         """Either a `frame`, or `rows` and the types of their columns."""
-        self._spark, self._frame = spark, frame
+        self._lake, self._frame = lake, frame
         self._rows, self._kinds = rows, kinds or {}
         self._table: pa.Table | None = None
         self._query = query or QueryText(sql="", script="")
@@ -61,7 +61,7 @@ class Result:
     def to_df(self) -> DataFrame:
         """The rows as a Spark DataFrame."""
         if self._frame is None:
-            self._frame = self._spark().createDataFrame(self.to_arrow())
+            self._frame = self._lake.spark.createDataFrame(self.to_arrow())
         return self._frame
 
     def to_arrow(self) -> pa.Table:
@@ -122,9 +122,7 @@ def done(
     """What a statement did: a message for people, and one row of facts for programs."""
     row = {"message": message, "snapshot": snapshot, **(facts or {})}
     kinds = {name: _kind(value) for name, value in row.items()}
-    return Result(
-        spark=lambda: lake.spark, rows=[row], kinds=kinds, message=message, snapshot=snapshot
-    )
+    return Result(lake, rows=[row], kinds=kinds, message=message, snapshot=snapshot)
 
 
 def _kind(value: Any) -> pa.DataType:
@@ -141,7 +139,7 @@ def listed(
     text: str = "",
 ) -> Result:
     """Rows that the catalog gave."""
-    return Result(spark=lambda: lake.spark, rows=rows, kinds=kinds, text=text)
+    return Result(lake, rows=rows, kinds=kinds, text=text)
 
 
 def arrow_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -21,6 +22,8 @@ from tailrace.store.spark_text import named_tables
 
 _WORDS_OF_A_VERSION = ("FOR", "VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "AS", "OF")
 _OPERATORS = ("+", "-", "*", "/", "||")
+# Where a piece of the query begins and ends, and what stands in its place.
+_Edit: TypeAlias = tuple[int, int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +34,13 @@ class TableReference:
     schema: str | None
     name: str
     span: Span  # of the name
-    version: str | None  # VERSION or TIMESTAMP, and the literal after AS OF, if it is one
+    version: tuple[str, str] | None  # VERSION or TIMESTAMP, and what literal is after AS OF
     end: int  # of what says the version
     alias_at: int  # where an alias goes: behind a TABLESAMPLE (…)
 
     @property
     def full_name(self) -> str:
         return quoted_name(self.schema or "main", self.name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Edit:
-    """A piece of the query, and what stands in its place."""
-
-    span: Span
-    new: str
 
 
 def references(sql: str, tree: exp.Expr) -> Iterator[TableReference]:
@@ -83,15 +78,13 @@ def substituted(
     `aliases` are other names that tables had, by those that they have in the query; `known_as`
     are schemas and names of tables that columns may name, too.
     """
-    edits = []
+    edits: list[_Edit] = []
     plain = {_folded(*name) for name in known_as}
     for reference, stand_in in stand_ins:
-        span = Span(start=reference.span.start, end=reference.end)
-        edits.append(_Edit(span=span, new=f"{{{stand_in}}}"))
+        edits.append((reference.span.start, reference.end, f"{{{stand_in}}}"))
         if reference.tree.args.get("alias") is None:
             alias = _escaped(types.quote(aliases.get(reference.name, reference.name)))
-            after = Span(start=reference.alias_at, end=reference.alias_at)
-            edits.append(_Edit(span=after, new=f" AS {alias}"))
+            edits.append((reference.alias_at, reference.alias_at, f" AS {alias}"))
             plain.add(_folded(reference.schema or "main", reference.name))
     edits += _without_schemas(tree, plain)
     return _edited(sql, edits)
@@ -108,12 +101,11 @@ def _without_schemas(tree: exp.Expr, plain: set[tuple[str, str]]) -> Iterator[_E
         parts = [column.args.get(name) for name in ("catalog", "db", "table")]
         for schema, table in itertools.pairwise(part for part in parts if part is not None):
             if "start" in schema.meta and (fold(schema.name), fold(table.name)) in plain:
-                span = Span(start=schema.meta["start"], end=table.meta["start"])
-                yield _Edit(span=span, new="")
+                yield schema.meta["start"], table.meta["start"], ""
                 break
 
 
-def _version(tokens: list[Token], place: int) -> tuple[str | None, int]:
+def _version(tokens: list[Token], place: int) -> tuple[tuple[str, str] | None, int]:
     """What follows a table's name to say when, and where that ends."""
     until = tokens[place - 1].end + 1
     words = []
@@ -125,7 +117,7 @@ def _version(tokens: list[Token], place: int) -> tuple[str | None, int]:
     value, after = tokens[place], "".join(token.text for token in tokens[place + 1 : place + 2])
     is_literal = value.token_type in (TokenType.NUMBER, TokenType.STRING)
     text = value.text if is_literal and after not in _OPERATORS else ""
-    return f"{words[-3]} {text}", value.end + 1
+    return (words[-3], text), value.end + 1
 
 
 def _after_sample(tokens: list[Token], place: int, until: int) -> int:
@@ -145,9 +137,9 @@ def _after_sample(tokens: list[Token], place: int, until: int) -> int:
 def _edited(source: str, edits: list[_Edit]) -> str:
     """The query with pieces replaced. Braces of the user's own are doubled, as Spark wants it."""
     pieces, place = [], 0
-    for edit in sorted(edits, key=lambda edit: (edit.span.start, edit.span.end)):
-        pieces += [_escaped(source[place : edit.span.start]), edit.new]
-        place = edit.span.end
+    for start, end, new in sorted(edits):
+        pieces += [_escaped(source[place:start]), new]
+        place = end
     pieces.append(_escaped(source[place:]))
     return "".join(pieces)
 

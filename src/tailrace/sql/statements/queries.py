@@ -39,7 +39,7 @@ def read(parser: Parser) -> Run:
 
     def run(lake: Lake, args: Mapping[str, Any]) -> Result:
         frame = query_frame.frame_of(lake, query, args)
-        return Result(spark=lambda: lake.spark, frame=frame, query=query)
+        return Result(lake, frame=frame, query=query)
 
     return run
 
