@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -85,14 +86,9 @@ def _apply(lake: Lake, txn: Transaction, name: str, edits: DataFrame) -> Edited:
 
 def _apply_few(txn: Transaction, name: str, edits: pa.Table) -> Edited:
     gone = edits.filter(pc.is_valid(edits.column(FILE)))
-    places: PositionsByFile = {}
-    for file in pc.unique(gone.column(FILE)).to_pylist():
-        own = gone.filter(pc.equal(gone.column(FILE), file))
-        positions = own.column(POS).combine_chunks()
-        if len(pc.unique(positions)) < len(positions):
-            raise _twice(name)
-        places[file] = positions.to_numpy()
-    txn.remove(name, places)
+    files, positions = (gone.column(column).to_numpy() for column in (FILE, POS))
+    places = {int(file): np.unique(positions[files == file]) for file in np.unique(files)}
+    _remove(txn, name, places, gone.num_rows)
     added = 0
     if COMES in edits.column_names:
         rows = edits.filter(edits.column(COMES)).drop_columns([FILE, POS, COMES])
@@ -112,9 +108,7 @@ def _apply_many(txn: Transaction, name: str, edits: DataFrame) -> Edited:
         with spark_faults():
             count = gone.count()
         places = collect_positions(gone, txn.scan(*split_name(name)).files)
-        if count != sum(len(positions) for positions in places.values()):
-            raise _twice(name)
-        txn.remove(name, places)
+        _remove(txn, name, places, count)
         added = 0
         if COMES in kept.columns:
             rows = kept.where(F.col(COMES)).drop(FILE, POS, COMES)
@@ -126,11 +120,14 @@ def _apply_many(txn: Transaction, name: str, edits: DataFrame) -> Edited:
         kept.unpersist()
 
 
-def _twice(name: str) -> InvalidError:
-    return InvalidError(
-        f"{name}: several rows of the source match the same row, so that it is open which of them "
-        "counts: make the source unique by the columns that ON compares"
-    )
+def _remove(txn: Transaction, name: str, places: PositionsByFile, count: int) -> None:
+    """Remove the rows at these places, which so many edits name."""
+    if count != sum(len(positions) for positions in places.values()):
+        raise InvalidError(
+            f"{name}: several rows of the source match the same row, so that it is open which of "
+            "them counts: make the source unique by the columns that ON compares"
+        )
+    txn.remove(name, places)
 
 
 def fitted(name: str, source: pa.DataType, table: TableInfo) -> SparkColumn:
