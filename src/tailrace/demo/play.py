@@ -157,7 +157,7 @@ class _Play:
     def _start_spark(self) -> SparkSession:
         """Start Spark, which takes seconds."""
         # For a run this short: the JVM's better compiler takes more of two cores than it gives.
-        # The recomputes of `cost` took about as long without it, at scales 1 and 6.
+        # Recomputes took about as long without it, at scales 1 and 6.
         os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SUBMIT)
         return self._lake.spark
 
