@@ -159,11 +159,11 @@ class Watcher:
 
 
 def refreshes(
-    lake: Lake, derived: Derived, commits: Sequence[Commit], *, since: datetime
+    lake: Lake, derived: Derived, commits: Sequence[Commit], *, since: datetime, until: datetime
 ) -> Refreshes:
-    """All refreshes of one object since a moment, from the job's own history."""
+    """All refreshes of one object between two moments, from the job's own history."""
     history = lake.jobs.history(*derived.job, limit=1_000_000)
-    done = [one for one in reversed(history) if _counts(one, since)]
+    done = [one for one in reversed(history) if _counts(one, since) and one.ended_at <= until]
     sources = set(lake.jobs.status(*derived.job).sources)
     return Refreshes(
         count=len(done),

@@ -27,6 +27,7 @@ from tailrace.demo.child import Child, start_from
 from tailrace.demo.freshness import Watcher, refreshes
 from tailrace.demo.results import (
     Cost,
+    Live,
     Recomputes,
     Result,
     check_all,
@@ -34,7 +35,7 @@ from tailrace.demo.results import (
     cpu_seconds,
     document,
 )
-from tailrace.demo.searches import Search, typical_seconds
+from tailrace.demo.searches import typical_seconds
 from tailrace.demo.terminal import Screen, closing, first_only_sets, quietly, terminable
 from tailrace.errors import InvalidError, JobFailedError, UnavailableError
 from tailrace.lake import Lake, connect
@@ -121,8 +122,7 @@ class _Play:
         self._began = time.monotonic()
         self._is_new = False
         self._began_at = self._live_from = lake.snapshot
-        self._searches: list[Search] = []  # of the live part
-        self._refresh_cpu = 0.0
+        self._cpu = 0.0  # seconds when the live part began
 
     def run(self, sizes: shop.Sizes, seconds: float) -> dict[str, Any]:
         """Play all scenes; returns the results as a document."""
@@ -132,25 +132,30 @@ class _Play:
         try:
             with closing(self._lake.serving()):
                 self._derive()
-                since = datetime.now(UTC)
-                passed = self._live(child, seconds, since)
+                since, passed = datetime.now(UTC), self._live(child, seconds)
+            live = Live(
+                since=since,
+                until=datetime.now(UTC),
+                seconds=passed,
+                cpu_seconds=cpu_seconds(self._lake) - self._cpu,
+                commits=tuple(child.commits),
+                searches=tuple(self._watcher.searcher.done),
+            )
             recomputes = self._recompute(child)
             self._settle(child)
         finally:
             child.end()
-        results = self._results(child, since, recomputes)
+        results = self._results(live, recomputes)
         self._screen.phase("Try next", display.NEXT_KEPT if self._is_kept else display.NEXT)
         for command in display.commands(self._place if self._is_kept else None):
             self._screen.command(command)
         return document(
             results=results,
-            refresh_cpu=self._refresh_cpu,
-            commits=child.commits,
+            live=live,
             lake=str(self._place) if self._is_kept else None,
             is_new=self._is_new,
             rows=rows,
             began_at=self._began_at,
-            live_seconds=passed,
             seconds=time.monotonic() - self._began,
         )
 
@@ -204,15 +209,15 @@ class _Play:
         jobs = [job for job in self._lake.jobs.list() if (job.table, job.name) in own]
         return [job for job in jobs if job.watermark is None]
 
-    def _live(self, child: Child, seconds: float, since: datetime) -> float:
+    def _live(self, child: Child, seconds: float) -> float:
         screen = self._screen
         screen.phase("Live", display.LIVE)
         ended = threading.Event()
         with first_only_sets(ended):
-            self._watcher = Watcher(self._lake, child.commits, since=since)
+            self._watcher = Watcher(self._lake, child.commits, since=datetime.now(UTC))
             self._live_from = self._lake.snapshot
             child.begin(start_from(self._lake))
-            cpu, began = cpu_seconds(self._lake), time.monotonic()
+            self._cpu, began = cpu_seconds(self._lake), time.monotonic()
             with screen.live(seconds) as draw:
                 while not ended.is_set():
                     passed = time.monotonic() - began
@@ -221,8 +226,6 @@ class _Play:
                         break
                     child.check()
                     ended.wait(min(screen.pause, seconds - passed))
-        self._refresh_cpu = cpu_seconds(self._lake) - cpu
-        self._searches = [*self._watcher.searcher.done]
         if ended.is_set():
             screen.say("Ended early. It is still checked; once more Ctrl-C quits at once.")
         return time.monotonic() - began
@@ -254,27 +257,25 @@ class _Play:
         with self._screen.working("The last refreshes", "Everything is fresh"):
             self._lake.run_until_fresh(timeout=_PATIENCE)
 
-    def _results(
-        self, child: Child, since: datetime, recomputes: Mapping[str, Cost]
-    ) -> list[Result]:
+    def _results(self, live: Live, recomputes: Mapping[str, Cost]) -> list[Result]:
         screen, lake = self._screen, self._lake
         with screen.working("Everything is recomputed and compared", "Everything is checked"):
-            checks = check_all(lake, self._searches)
+            checks = check_all(lake, live.searches)
         screen.show(display.checks(checks))
         screen.phase("What it took", display.TOOK)
         results = [
             Result(
                 derived=one,
                 check=check,
-                refreshes=refreshes(lake, one, child.commits, since=since),
+                refreshes=refreshes(lake, one, live.commits, since=live.since, until=live.until),
                 recompute=recomputes[one.name],
-                search_seconds=typical_seconds([s for s in self._searches if s.index is one]),
+                search_seconds=typical_seconds([s for s in live.searches if s.index is one]),
             )
             for one, check in zip(derived.ALL, checks, strict=True)
         ]
         screen.show(display.costs(results))
-        screen.say(display.cpu(self._refresh_cpu, cpu_instead(results)))
+        screen.say(display.cpu(live.cpu_seconds, cpu_instead(results)))
         screen.say(display.HOW_MEASURED)
         screen.say(display.IN_MEMORY)
-        screen.say(display.searched(self._searches, typical_seconds(self._searches)))
+        screen.say(display.searched(live.searches, typical_seconds(live.searches)))
         return results

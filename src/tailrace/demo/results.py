@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +176,18 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Live:
+    """What happened in the live part."""
+
+    since: datetime
+    until: datetime
+    seconds: float  # of the writer's commits
+    cpu_seconds: float  # of all that keeps the derived objects fresh
+    commits: tuple[Commit, ...]
+    searches: tuple[Search, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What is known of one derived object at the end."""
 
@@ -231,13 +244,11 @@ def delays_at_each_change(results: Sequence[Result]) -> list[float]:
 def document(
     *,
     results: Sequence[Result],
-    refresh_cpu: float,
-    commits: Sequence[Commit],
+    live: Live,
     lake: str | None,
     is_new: bool,
     rows: dict[str, int],
     began_at: int,
-    live_seconds: float,
     seconds: float,
 ) -> dict[str, Any]:
     """All of it, as one document."""
@@ -248,11 +259,11 @@ def document(
         "is_new": is_new,
         "began_at_snapshot": began_at,
         "rows": rows,
-        "live_seconds": round(live_seconds, 1),
+        "live_seconds": round(live.seconds, 1),
         "seconds": round(seconds, 1),
-        "commits": {"count": len(commits), **Counter(commit.kind for commit in commits)},
+        "commits": {"count": len(live.commits), **Counter(commit.kind for commit in live.commits)},
         "delay_seconds": round(median(delays), 3) if delays else None,
-        "refresh_cpu_seconds": round(refresh_cpu, 3),
+        "refresh_cpu_seconds": round(live.cpu_seconds, 3),
         "recompute_every_time_cpu_seconds": round(cpu_instead(results), 3),
         "derived": [result.to_dict() for result in results],
     }
