@@ -20,7 +20,6 @@ _LEAST: dict[str, int | timedelta] = {
     **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
     **dict.fromkeys(("cache_bytes", "kept_bytes", "commit_rounds"), 0),
     "merge_segments": 2,
-    **dict.fromkeys(("object_grace", "snapshot_retention"), timedelta(0)),
     "drop_timeout": timedelta(0),
 }
 _MOST = {int: 2**63 - 1, timedelta: timedelta(days=36_500)}

@@ -6,6 +6,7 @@ Each module has functions that read the rest of a statement from a parser, and g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import InvalidError, TailraceError
@@ -36,11 +37,11 @@ STATEMENTS: Mapping[str, Callable[[Parser], Run]] = {
     "CREATE SCHEMA": tables.read_create_schema,
     "CREATE TABLE": tables.read_create_table,
     "CREATE MATERIALIZED VIEW": views.read_create,
-    "CREATE OR REPLACE MATERIALIZED VIEW": views.read_replace,
+    "CREATE OR REPLACE MATERIALIZED VIEW": partial(views.read_create, replace=True),
     "CREATE INDEX": indexes.read_create,
     "DROP SCHEMA": tables.read_drop_schema,
-    "DROP TABLE": tables.read_drop_table,
-    "DROP MATERIALIZED VIEW": views.read_drop,
+    "DROP TABLE": tables.read_drop("table"),
+    "DROP MATERIALIZED VIEW": tables.read_drop("view"),
     "DROP INDEX": indexes.read_drop,
     "ALTER TABLE": tables.read_alter,
     "INSERT INTO": insert.read,

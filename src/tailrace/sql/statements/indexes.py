@@ -11,7 +11,7 @@ from tailrace.indexes.definition import KINDS
 from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, counted, done, exists
-from tailrace.sql.statements.options import Options, read_options
+from tailrace.sql.statements.options import read_options
 from tailrace.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -23,50 +23,25 @@ _OF_A_JOB = ("trigger", "interval", "priority")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateIndex:
-    """`CREATE INDEX [IF NOT EXISTS] name ON table USING FULLTEXT | VECTOR (column, …) [WITH (…)]`.
-
-    The index itself checks its options.
-    """
+class IndexDefinition:
+    """`USING FULLTEXT | VECTOR (column, …) [WITH (…)]`. The index itself checks its options."""
 
     parser: Parser
     name: str
-    if_not_exists: bool
     table: str
     using: str
     columns: tuple[tuple[str, Span], ...]
-    options: Options
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        self._check_columns(lake)
-        if self.if_not_exists and exists(lake.index, self.table, self.name):
-            message = f"the index {self.name} on {self.table} exists already"
-            return done(lake, message)
-        with lake.transaction() as txn:
-            self.add(lake, txn)
-        message = (
-            f"index {self.name} on {self.table} created; tailrace serve, or REFRESH INDEX, "
-            "builds it"
-        )
-        return done(lake, message)
+    options: Mapping[str, Any]
+    trigger: Any
+    priority: int
 
     def add(self, lake: Lake, txn: Transaction) -> None:
         """Create it as part of a transaction."""
+        columns = [name for name, _ in self.columns]
         lake.add_index(
-            txn,
-            self.table,
-            self.name,
-            using=self.using.lower(),
-            columns=[name for name, _ in self.columns],
-            options={k: v for k, v in self.options.values.items() if k not in _OF_A_JOB},
-            trigger=self.options.trigger(),
-            priority=self.options.priority(),
-        )
-
-    def _check_columns(self, lake: Lake) -> None:
-        if exists(lake.view, self.table):
-            raise InvalidError(f"{self.table} is a view: an index is of a table")
-        self.check_columns(list(lake.table(self.table).columns))
+            txn, self.table, self.name, using=self.using, columns=columns, options=self.options,
+            trigger=self.trigger, priority=self.priority,
+        )  # fmt: skip
 
     def check_columns(self, known: Sequence[str]) -> None:
         """Checked here, where the place of a wrong name is known."""
@@ -82,29 +57,40 @@ def _read_name(parser: Parser) -> tuple[str, str]:
 
 
 def read_create(parser: Parser) -> Run:
-    """After CREATE INDEX."""
+    """`CREATE INDEX [IF NOT EXISTS] name ON table USING …`."""
     lenient = parser.accept("IF", "NOT", "EXISTS")
     name, table = _read_name(parser)
-    return _read_definition(parser, name, table, lenient=lenient).run
+    index = _read_definition(parser, name, table)
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        if exists(lake.view, table):
+            raise InvalidError(f"{table} is a view: an index is of a table")
+        index.check_columns(list(lake.table(table).columns))
+        if lenient and exists(lake.index, table, name):
+            return done(lake, f"the index {name} on {table} exists already")
+        with lake.transaction() as txn:
+            index.add(lake, txn)
+        message = f"index {name} on {table} created; tailrace serve, or REFRESH INDEX, builds it"
+        return done(lake, message)
+
+    return run
 
 
-def read_in_table(parser: Parser, table: str) -> CreateIndex:
+def read_in_table(parser: Parser, table: str) -> IndexDefinition:
     """After INDEX, among the columns of a CREATE TABLE."""
     return _read_definition(parser, parser.name("the index"), table)
 
 
-def _read_definition(
-    parser: Parser, name: str, table: str, *, lenient: bool = False
-) -> CreateIndex:
-    """`USING kind (column, …) [WITH (…)]`."""
+def _read_definition(parser: Parser, name: str, table: str) -> IndexDefinition:
     parser.expect("USING")
-    using = parser.one_of(_KINDS)
+    kind = _KINDS[parser.one_of(_KINDS)]
     columns = tuple(parser.columns())
     options = read_options(parser)
-    options.check((*_KINDS[using].option_names, *_OF_A_JOB))
-    return CreateIndex(
-        parser=parser, name=name, if_not_exists=lenient, table=table, using=using, columns=columns,
-        options=options,
+    options.check((*kind.option_names, *_OF_A_JOB))
+    return IndexDefinition(
+        parser=parser, name=name, table=table, using=kind.name, columns=columns,
+        options={k: v for k, v in options.values.items() if k not in _OF_A_JOB},
+        trigger=options.trigger(), priority=options.priority(),
     )  # fmt: skip
 
 

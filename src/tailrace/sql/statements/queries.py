@@ -50,8 +50,8 @@ def read_explain(parser: Parser) -> Run:
         name = parser.object_name("the view")
         return lambda lake, _args: _explained(lake, lake.view(name).explain())
     if parser.accept("CREATE", "MATERIALIZED", "VIEW"):
-        create = read_definition(parser)
-        return lambda lake, _args: _explained(lake, create.explain(lake))
+        view = read_definition(parser)
+        return lambda lake, _args: _explained(lake, lake.explain(view.query, policy=view.policy))
     if parser.word() not in ("SELECT", "WITH", "FROM", "VALUES", "("):
         parser.accept("SELECT")
         raise parser.fail()

@@ -14,7 +14,7 @@ from tailrace.sql import query_frame
 from tailrace.sql.diagnostics import Span
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, done, exists, listed
-from tailrace.sql.statements.indexes import CreateIndex, read_in_table
+from tailrace.sql.statements.indexes import IndexDefinition, read_in_table
 from tailrace.sql.statements.queries import read_query
 from tailrace.store.names import fold
 from tailrace.store.table import Table
@@ -60,7 +60,7 @@ def read_create_table(parser: Parser) -> Run:
     name = parser.object_name("the table")
     columns: dict[str, str] = {}
     key: list[str] = []
-    indexes: list[CreateIndex] = []
+    indexes: list[IndexDefinition] = []
     if parser.word() == "(":
         parser.expect("(")
         while True:
@@ -142,19 +142,23 @@ def _read_column(parser: Parser, columns: dict[str, str], key: list[str]) -> Non
     key += [name] if is_key else []
 
 
-def read_drop_table(parser: Parser) -> Run:
-    """`DROP TABLE [IF EXISTS] name [CASCADE]`."""
-    lenient = parser.accept("IF", "EXISTS")
-    name = parser.object_name("the table")
-    cascade = parser.accept("CASCADE")
+def read_drop(what: str) -> Callable[[Parser], Run]:
+    """`DROP TABLE | MATERIALIZED VIEW [IF EXISTS] name [CASCADE]`."""
 
-    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if lenient and not exists(lake.table, name):
-            return done(lake, f"there is no table {name}")
-        snapshot = lake.drop_table(name, cascade=cascade)
-        return done(lake, f"table {name} dropped", snapshot=snapshot)
+    def read(parser: Parser) -> Run:
+        lenient = parser.accept("IF", "EXISTS")
+        name = parser.object_name(f"the {what}")
+        cascade = parser.accept("CASCADE")
 
-    return run
+        def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+            if lenient and not exists(getattr(lake, what), name):
+                return done(lake, f"there is no {what} {name}")
+            snapshot = getattr(lake, f"drop_{what}")(name, cascade=cascade)
+            return done(lake, f"{what} {name} dropped", snapshot=snapshot)
+
+        return run
+
+    return read
 
 
 def read_describe(parser: Parser) -> Run:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.sql.diagnostics import Span, in_sql
+from tailrace.sql.diagnostics import in_sql
 from tailrace.sql.parser import Parser
 from tailrace.sql.result import Result, Run, done, exists, listed
 from tailrace.sql.searches import calls_of
-from tailrace.sql.statements.options import Options, read_options
+from tailrace.sql.statements.options import read_options
 from tailrace.views.consumer import POLICIES
 from tailrace.views.jobs import VIEW
-from tailrace.views.refresh.planner import Explanation
 
 if TYPE_CHECKING:
     from tailrace.lake import Lake
@@ -30,90 +29,57 @@ _REPORT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateView:
-    """`CREATE [OR REPLACE] MATERIALIZED VIEW name [WITH (…)] AS SELECT …`."""
+class ViewDefinition:
+    """`[IF NOT EXISTS] name [WITH (…)] AS SELECT …`."""
 
-    parser: Parser
     name: str
     if_not_exists: bool
-    replace: bool
-    options: Options
-    query: Span
-
-    def run(self, lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if self.if_not_exists and exists(lake.view, self.name):
-            return done(lake, f"the view {self.name} exists already")
-        view = lake.create_view(
-            self.name,
-            self._query(),
-            trigger=self.options.trigger(),
-            policy=self._policy(),
-            priority=self.options.priority(),
-            replace=self.replace,
-        )
-        message = (
-            f"view {self.name} created; tailrace serve, or REFRESH MATERIALIZED VIEW, builds it"
-        )
-        if not view.is_checked:
-            message += " (Spark has not checked its query: no session is running)"
-        return done(lake, message)
-
-    def explain(self, lake: Lake) -> Explanation:
-        return lake.explain(self._query(), policy=self._policy())
-
-    def _query(self) -> str:
-        query = self.parser.query(self.query)
-        for call in calls_of(query):
-            raise call.error(
-                "a view cannot read from a search, whose best rows change with every write",
-                hint="write the search into the query that reads the view",
-            )
-        return query.sql
-
-    def _policy(self) -> str:
-        policy = self.options.values.get("policy", "auto")
-        if policy not in POLICIES:
-            raise self.options.refuse(
-                "policy", f"there is no policy {policy!r}", hint=f"policies: {', '.join(POLICIES)}"
-            )
-        return str(policy)
+    query: str
+    policy: str
+    trigger: Any
+    priority: int
 
 
-def read_definition(parser: Parser, *, replace: bool = False) -> CreateView:
+def read_definition(parser: Parser, *, replace: bool = False) -> ViewDefinition:
     """After CREATE [OR REPLACE] MATERIALIZED VIEW."""
     lenient = False if replace else parser.accept("IF", "NOT", "EXISTS")
     name = parser.object_name("the view")
     options = read_options(parser)
     options.check(_OPTIONS)
+    policy = options.values.get("policy", "auto")
+    if policy not in POLICIES:
+        hint = f"policies: {', '.join(POLICIES)}"
+        raise options.refuse("policy", f"there is no policy {policy!r}", hint=hint)
     parser.expect("AS")
-    query = parser.rest("the query")
-    return CreateView(
-        parser=parser, name=name, if_not_exists=lenient, replace=replace, options=options,
-        query=query,
+    query = parser.query(parser.rest("the query"))
+    for call in calls_of(query):
+        raise call.error(
+            "a view cannot read from a search, whose best rows change with every write",
+            hint="write the search into the query that reads the view",
+        )
+    return ViewDefinition(
+        name=name, if_not_exists=lenient, query=query.sql, policy=policy,
+        trigger=options.trigger(), priority=options.priority(),
     )  # fmt: skip
 
 
-def read_create(parser: Parser) -> Run:
-    """After CREATE MATERIALIZED VIEW."""
-    return read_definition(parser).run
-
-
-def read_replace(parser: Parser) -> Run:
-    """After CREATE OR REPLACE MATERIALIZED VIEW."""
-    return read_definition(parser, replace=True).run
-
-
-def read_drop(parser: Parser) -> Run:
-    """`DROP MATERIALIZED VIEW [IF EXISTS] name [CASCADE]`."""
-    lenient = parser.accept("IF", "EXISTS")
-    name = parser.object_name("the view")
-    cascade = parser.accept("CASCADE")
+def read_create(parser: Parser, *, replace: bool = False) -> Run:
+    """`CREATE [OR REPLACE] MATERIALIZED VIEW …`."""
+    view = read_definition(parser, replace=replace)
 
     def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
-        if lenient and not exists(lake.view, name):
-            return done(lake, f"there is no view {name}")
-        lake.drop_view(name, cascade=cascade)
-        return done(lake, f"view {name} dropped")
+        if view.if_not_exists and exists(lake.view, view.name):
+            return done(lake, f"the view {view.name} exists already")
+        created = lake.create_view(
+            view.name, view.query, trigger=view.trigger, policy=view.policy,
+            priority=view.priority, replace=replace,
+        )  # fmt: skip
+        message = (
+            f"view {view.name} created; tailrace serve, or REFRESH MATERIALIZED VIEW, builds it"
+        )
+        if not created.is_checked:
+            message += " (Spark has not checked its query: no session is running)"
+        return done(lake, message)
 
     return run
 
