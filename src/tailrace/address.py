@@ -9,6 +9,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from tailrace.arguments import show
 from tailrace.errors import Action, Fix, InvalidError
 
+# What a lake in a directory has its catalog in.
+CATALOG_FILE = "catalog.sqlite"
 # A URL that lacks a slash, or libpq's own notation.
 _MEANT = re.compile(r"postgres\w*(\+\w+)?:|(host|port|user|password|dbname)\s*=")
 # What objects in a bucket are reached by.
@@ -28,6 +30,11 @@ def is_directory(lake: str | Path) -> bool:
             "in another form"
         )
     return True
+
+
+def is_missing(lake: str | Path) -> bool:
+    """Whether a lake is in a directory, and not there."""
+    return is_directory(lake) and not (absolute(lake) / CATALOG_FILE).is_file()
 
 
 def shown(lake: str) -> str:

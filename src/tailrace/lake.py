@@ -483,8 +483,7 @@ class Lake(Closing):
 
     def _run_some(self, wanted: Callable[[Job], bool], timeout: float | timedelta | None) -> None:
         check_outside("lake.run_until_fresh()")
-        given = seconds(timeout)
-        limit = None if given is None else timedelta(seconds=given)
+        limit = seconds(timeout)
         with closing(UntilFresh(self._runtime, self._heartbeat, wanted)) as service:
             self._services.append(service)
             try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tailrace.address import absolute, is_directory, normalize_data_path
+from tailrace.address import CATALOG_FILE, absolute, is_directory, normalize_data_path
 from tailrace.catalog import configuration, ducklake
 from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.database import Database
@@ -175,9 +175,6 @@ def _migrate(
             connection.execute(sa.insert(own_metadata).values(key="data_is_beside", value="1"))
     connection.execute(sa.delete(own_metadata).where(own_metadata.c.key == "version"))
     connection.execute(sa.insert(own_metadata).values(key="version", value=str(newest)))
-
-
-CATALOG_FILE = "catalog.sqlite"
 
 
 def open_database(

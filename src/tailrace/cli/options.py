@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tailrace.address import is_directory
+from tailrace.address import absolute, is_missing
 from tailrace.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -90,9 +89,9 @@ def opened_catalog(lake: str | None, *, tenant: str | None = None) -> Iterator[T
 def existing(lake: str | None) -> str:
     """The place of a lake that is there: a misspelled name must not create one."""
     place = place_of(lake)
-    directory = Path(place).expanduser()
-    if not is_directory(place) or (directory / "catalog.sqlite").is_file():
+    if not is_missing(place):
         return place
+    directory = absolute(place)
     if directory.exists() and not directory.is_dir():
         raise InvalidError(f"{place} is a file: a lake is a directory")
     advice = f"name it with --lake, or set ${VARIABLE}" if lake is None else "check the name"

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.address import absolute, is_directory
-from tailrace.catalog.opening import CATALOG_FILE
+from tailrace.address import absolute, is_missing
 from tailrace.errors import InvalidError, NotFoundError
 from tailrace.lake import Lake, connect
 from tailrace.settings import Settings
@@ -36,13 +35,11 @@ class Place:
 
     def open(self, settings: Settings | None = None) -> Lake:
         """Open the lake, if it is there."""
-        if is_directory(self.lake):
-            directory = absolute(self.lake)
-            if not (directory / CATALOG_FILE).is_file():
-                raise NotFoundError(
-                    f"there is no lake in {directory}, as Spark's Python processes see it: give "
-                    "the option lake as a full path that they can reach"
-                )
+        if is_missing(self.lake):
+            raise NotFoundError(
+                f"there is no lake in {absolute(self.lake)}, as Spark's Python processes see it: "
+                "give the option lake as a full path that they can reach"
+            )
         return connect(
             self.lake,
             tenant=self.tenant,

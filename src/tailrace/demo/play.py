@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.catalog.opening import CATALOG_FILE
+from tailrace.address import CATALOG_FILE
 from tailrace.cli.spark import in_background
 from tailrace.demo import derived, display, shop
 from tailrace.demo.child import Child, start_from

@@ -326,19 +326,15 @@ class Jobs:
         return job
 
 
-def seconds(timeout: object) -> float | None:
+def seconds(timeout: float | timedelta | None) -> float | None:
     """A time limit in seconds; None for none."""
-    if timeout is None:
-        return None
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise InvalidError(f"a timeout is a number of seconds, not {show(timeout)}")
-    if not 0 <= timeout <= LONGEST_TIMEOUT:
+    if timeout is not None and not 0 <= timeout <= LONGEST_TIMEOUT:
         raise InvalidError(
             f"a timeout is from 0 to {LONGEST_TIMEOUT:,} seconds, not {show(timeout)}"
         )
-    return float(timeout)
+    return None if timeout is None else float(timeout)
 
 
 def home_of(table: str) -> str:

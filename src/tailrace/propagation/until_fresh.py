@@ -56,14 +56,14 @@ class UntilFresh(Service):
     def _gave_up(self, job: Job) -> bool:
         return self._failures[job.id] >= _TRIES
 
-    def run(self, timeout: timedelta | None) -> None:
+    def run(self, timeout: float | None) -> None:
         """Turn until no wanted job is behind; JobFailedError for those that still fail.
 
         It does not wait for what is written meanwhile, so that it ends beside a busy writer. A
         chain of jobs gets as many rounds as it is long: each reflects the outputs of the one
         before.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        deadline = None if timeout is None else time.monotonic() + timeout
         done, rounds, target = 0, 1, 0
         while done < rounds:
             with self._runtime.database.read() as connection:
@@ -79,7 +79,7 @@ class UntilFresh(Service):
             shown = "; ".join(self._describe(job) for job in failed[:5])
             raise JobFailedError(f"{len(failed)} of the jobs still fail: {shown}")
 
-    def _run_until(self, target: int, deadline: float | None, timeout: timedelta | None) -> None:
+    def _run_until(self, target: int, deadline: float | None, timeout: float | None) -> None:
         while True:
             wait = self.turn()
             behind = self._behind(target)
@@ -90,7 +90,8 @@ class UntilFresh(Service):
                 return
             if deadline is not None and time.monotonic() >= deadline:
                 names = ", ".join(job.full_name for job in behind[:5])
-                raise UnavailableError(f"not fresh after {timeout}: still behind: {names}")
+                waited = timedelta(seconds=timeout or 0)
+                raise UnavailableError(f"not fresh after {waited}: still behind: {names}")
             left = wait if deadline is None else min(wait, deadline - time.monotonic())
             self._wake.wait(max(0.0, left))
 
