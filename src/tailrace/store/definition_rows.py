@@ -44,16 +44,15 @@ class DefinitionRows:
                 raise ConflictError(f"another transaction created the schema {schema.name!r}")
             number = self._new.new_catalog_id(schema.id)
             if self._tenant != lookup.DEFAULT_TENANT:
-                self._new.run(sa.insert(t.own_schema).values(schema_id=number, tenant=self._tenant))
-            self._new.run(
-                sa.insert(dl.schema).values(
-                    schema_id=number,
-                    schema_uuid=str(uuid4()),
-                    begin_snapshot=self._new.number,
-                    schema_name=schema.name,
-                    path=schema.path,
-                    path_is_relative=True,
-                )
+                self._insert(t.own_schema, schema_id=number, tenant=self._tenant)
+            self._insert(
+                dl.schema,
+                schema_id=number,
+                schema_uuid=str(uuid4()),
+                begin_snapshot=self._new.number,
+                schema_name=schema.name,
+                path=schema.path,
+                path_is_relative=True,
             )
             self._new.note("created_schema", _quoted(schema.name))
         else:
@@ -93,17 +92,16 @@ class DefinitionRows:
     def create_view(self, info: ViewInfo) -> None:
         """Create a view, whose name has to be free by now."""
         schema_id = self._check_place(info)
-        self._new.run(
-            sa.insert(dl.view).values(
-                view_id=self._new.new_catalog_id(info.id),
-                view_uuid=info.uuid,
-                begin_snapshot=self._new.number,
-                schema_id=schema_id,
-                view_name=info.name,
-                dialect="duckdb",
-                sql=info.sql,
-                column_aliases=",".join(map(_quoted, info.columns)),
-            )
+        self._insert(
+            dl.view,
+            view_id=self._new.new_catalog_id(info.id),
+            view_uuid=info.uuid,
+            begin_snapshot=self._new.number,
+            schema_id=schema_id,
+            view_name=info.name,
+            dialect="duckdb",
+            sql=info.sql,
+            column_aliases=",".join(map(_quoted, info.columns)),
         )
         self._new.note("created_view", f"{_quoted(info.schema)}.{_quoted(info.name)}")
 
@@ -122,32 +120,27 @@ class DefinitionRows:
         table_id = self._new.new_catalog_id(info.id)
         # The rest of the path is in the schema's row.
         own_path = f"{info.path.rstrip('/').rpartition('/')[2]}/"
-        self._new.run(
-            sa.insert(dl.table).values(
-                table_id=table_id,
-                table_uuid=info.uuid,
-                begin_snapshot=self._new.number,
-                schema_id=schema_id,
-                table_name=info.name,
-                path=own_path,
-                path_is_relative=True,
-            )
+        self._insert(
+            dl.table,
+            table_id=table_id,
+            table_uuid=info.uuid,
+            begin_snapshot=self._new.number,
+            schema_id=schema_id,
+            table_name=info.name,
+            path=own_path,
+            path_is_relative=True,
         )
-        self._new.run(
-            sa.insert(t.own_table).values(
-                table_id=table_id,
-                primary_key=json.dumps(info.key),
-                last_change_snapshot=self._new.number,
-                last_alter_snapshot=self._new.number,
-            )
+        self._insert(
+            t.own_table,
+            table_id=table_id,
+            primary_key=json.dumps(info.key),
+            last_change_snapshot=self._new.number,
+            last_alter_snapshot=self._new.number,
         )
-        self._new.run(
-            sa.insert(dl.table_stats).values(
-                table_id=table_id, record_count=0, next_row_id=0, file_size_bytes=0
-            )
+        self._insert(
+            dl.table_stats, table_id=table_id, record_count=0, next_row_id=0, file_size_bytes=0
         )
-        self._columns(table_id, info.columns)
-        self._physical_names(table_id, info.columns)
+        self._add_columns(table_id, info.columns)
         if info.key:
             self._key_tag(table_id, info)
         self._new.note_columns(table_id)
@@ -156,13 +149,12 @@ class DefinitionRows:
 
     def _key_tag(self, table_id: int, info: TableInfo) -> None:
         names = json.dumps([c.name for c in info.key_columns], ensure_ascii=False)
-        self._new.run(
-            sa.insert(dl.tag).values(
-                object_id=table_id,
-                begin_snapshot=self._new.number,
-                key="primary_key",
-                value=names,
-            )
+        self._insert(
+            dl.tag,
+            object_id=table_id,
+            begin_snapshot=self._new.number,
+            key="primary_key",
+            value=names,
         )
 
     def drop_table(self, table_id: int) -> None:
@@ -183,8 +175,7 @@ class DefinitionRows:
                 self._end_columns(old.id, (number, *column.inner))
         for number, column in after.items():
             if number not in before:
-                self._columns(old.id, [column])
-                self._physical_names(old.id, [column])
+                self._add_columns(old.id, [column])
             elif column != before[number]:
                 # Only the column's own row: nested fields stay as they are.
                 self._end_columns(old.id, (number,))
@@ -206,18 +197,13 @@ class DefinitionRows:
         self._new.note_columns(old.id)
         self._new.note("altered_table", old.id)
 
-    def _columns(self, table_id: int, columns: Sequence[Column]) -> None:
+    def _add_columns(self, table_id: int, columns: Sequence[Column]) -> None:
         rows = [row for c in columns for row in _column_rows(table_id, self._new.number, c)]
         self._new.run(sa.insert(dl.column), rows)
-
-    def _physical_names(self, table_id: int, columns: Sequence[Column]) -> None:
-        self._new.run(
-            sa.insert(t.own_column),
-            [
-                {"table_id": table_id, "column_id": c.id, "physical_name": c.physical}
-                for c in columns
-            ],
-        )
+        names = [
+            {"table_id": table_id, "column_id": c.id, "physical_name": c.physical} for c in columns
+        ]
+        self._new.run(sa.insert(t.own_column), names)
         self._dimensions(table_id, columns)
 
     def _dimensions(self, table_id: int, columns: Sequence[Column]) -> None:
@@ -226,6 +212,9 @@ class DefinitionRows:
             sa.insert(t.vector_column),
             [{"table_id": table_id, "column_id": c.id, "dimension": c.dimension} for c in vectors],
         )
+
+    def _insert(self, table: sa.Table, **values: Any) -> None:
+        self._new.run(sa.insert(table).values(values))
 
     def _end_columns(self, table_id: int, ids: Sequence[int]) -> None:
         self._new.end(
