@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -73,36 +73,125 @@ def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
         yield some
 
 
-_SET = sa.text("SELECT set_config(:name, :value, true)")
-_LOCK = sa.text("SELECT pg_advisory_xact_lock(:number), pg_notify(:channel, '')")
+# How a transaction under the lock begins on PostgreSQL. The server ends a session that hangs with
+# the lock: it can no longer commit. The notification is sent with the commit, not before.
+_BEGIN = """
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SELECT set_config('lock_timeout', %s, true),
+       set_config('idle_in_transaction_session_timeout', %s, true);
+SELECT pg_advisory_xact_lock(%s), pg_notify(%s, '');
+"""
+# The most statements that PostgreSQL gets at once; and the most rows of one that are sent so: for
+# more it is quicker to prepare the statement.
+_AT_ONCE, _FEW_ROWS = 200, 50
+# Execution options: what a transaction under the lock has not sent yet; and whether statements
+# have their values in them, and so are not to be prepared.
+_OUTBOX, _IS_TEXT = "tailrace_outbox", "tailrace_is_text"
+
+Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-@contextmanager
-def one_round_trip(connection: sa.Connection) -> Iterator[None]:
-    """Send to PostgreSQL together what the block executes; its results cannot be looked at.
+def execute_together(
+    connection: sa.Connection, statements: Iterable[tuple[sa.Executable, Values]]
+) -> list[int]:
+    """Execute statements under the lock; how many rows each of them has changed.
 
-    To be followed at once by a statement of its own: the driver ends this with a message after
-    which PostgreSQL does not put out a session that holds the lock and is silent.
+    On PostgreSQL it is one round trip, if they are not very many.
     """
-    driver: Any = connection.connection.driver_connection
-    if connection.dialect.name != "postgresql":
-        yield
-        return
-    dialect = connection.dialect
-    try:
-        with driver.pipeline():
-            yield
-    except dialect.loaded_dbapi.Error as error:
-        is_disconnect = dialect.is_disconnect(error, driver, None)
-        raise exc.DBAPIError.instance(
-            None,
-            None,
-            error,
-            dialect.loaded_dbapi.Error,
-            hide_parameters=True,
-            connection_invalidated=is_disconnect,
-            dialect=dialect,
-        ) from error
+    outbox: _Outbox | None = connection.get_execution_options().get(_OUTBOX)
+    if outbox is None:
+        return [connection.execute(statement, values).rowcount for statement, values in statements]
+    counts: list[int] = []
+    few: list[tuple[sa.Executable, Values]] = []
+    for statement, values in statements:
+        if isinstance(values, Mapping) or len(values) <= _FEW_ROWS:
+            few.append((statement, values))
+        else:
+            counts += outbox.send(connection, few)
+            counts.append(connection.execute(statement, values).rowcount)
+            few = []
+    return counts + outbox.send(connection, few)
+
+
+class _Outbox:
+    """What a PostgreSQL connection has not sent yet of a transaction under the lock.
+
+    It is sent as text, several statements in one message. A pipeline of the driver's ends with a
+    message after which the server does not put out a session that holds the lock and is silent.
+    """
+
+    def __init__(self, *limits: timedelta) -> None:
+        """`limits` are how long it waits for the lock, and how long it may then be silent."""
+        self._limits = [f"{limit.total_seconds():.3f}s" for limit in limits]
+        self._has_begun = False
+        self._gathered: list[str] | None = None  # statements that are sent together
+        self._counts: list[int] = []
+
+    def send(
+        self, connection: sa.Connection, statements: Sequence[tuple[sa.Executable, Values]]
+    ) -> list[int]:
+        """Execute statements; how many rows each of them has changed."""
+        texts: list[list[str]] = []
+        for statement, values in statements:
+            self._gathered = []
+            try:
+                connection.execute(statement, values)
+                texts.append(self._gathered)
+            finally:
+                self._gathered = None
+        counts: list[int] = []
+        for some in in_batches((text for each in texts for text in each), _AT_ONCE):
+            options = {_IS_TEXT: True}
+            connection.exec_driver_sql(";\n".join(some), execution_options=options).close()
+            counts += self._counts[-len(some) :]
+        rest = iter(counts)
+        return [sum(islice(rest, len(each))) for each in texts]
+
+    def execute(self, cursor: Any, statement: str, values: Any, context: Any) -> bool:
+        """Take over what SQLAlchemy executes; False if it is to do it itself."""
+        if context.execution_options.get(_IS_TEXT):
+            self._execute(cursor, statement)
+        elif self._gathered is not None:
+            self._gathered.append(_with_values(cursor, statement, values))
+        elif not self._has_begun:
+            self._execute(cursor, _with_values(cursor, statement, values))
+        else:
+            return False
+        return True
+
+    def execute_many(self, cursor: Any, statement: str, rows: Any) -> bool:
+        """The same for several rows."""
+        if self._gathered is not None:
+            self._gathered += (_with_values(cursor, statement, values) for values in rows)
+            return True
+        if not self._has_begun:
+            self._execute(cursor, "")
+        return False
+
+    def _execute(self, cursor: Any, text: str) -> None:
+        if not self._has_begun:
+            text = _with_values(cursor, _BEGIN, [*self._limits, _ADVISORY_LOCK, CHANNEL]) + text
+            self._has_begun = True
+        cursor.execute(text, prepare=False)
+        self._counts = [cursor.rowcount]
+        while cursor.nextset():  # in the end, it is at the result of the last one
+            self._counts.append(cursor.rowcount)
+
+
+def _with_values(cursor: Any, statement: str, values: Any) -> str:
+    import psycopg
+
+    return psycopg.ClientCursor(cursor.connection).mogrify(statement, values)
+
+
+def _execute(cursor: Any, statement: str, values: Any, context: Any) -> bool:
+    outbox: _Outbox | None = context.execution_options.get(_OUTBOX)
+    return outbox is not None and outbox.execute(cursor, statement, values, context)
+
+
+def _execute_many(cursor: Any, statement: str, rows: Any, context: Any) -> bool:
+    outbox: _Outbox | None = context.execution_options.get(_OUTBOX)
+    return outbox is not None and outbox.execute_many(cursor, statement, rows)
 
 
 class Database:
@@ -158,6 +247,8 @@ class Database:
             hide_parameters=True,
         )
         event.listen(engine, "handle_error", _refuse_value)
+        event.listen(engine, "do_execute", _execute)
+        event.listen(engine, "do_executemany", _execute_many)
         event.listen(engine, "checkin", _note_use)
         event.listen(engine, "checkout", partial(_check_unless_used, engine.dialect))
         return engine
@@ -226,11 +317,16 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that creates no snapshot; CommitLostError if its end is not known."""
+        with self._transaction(immediate=True) as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, **options: Any) -> Iterator[sa.Connection]:
         sent = False
         try:
             with (
                 self._faults(),
-                self.engine.connect().execution_options(immediate=True) as connection,
+                self.engine.connect().execution_options(**options) as connection,
                 connection.begin(),
             ):
                 yield connection
@@ -242,21 +338,21 @@ class Database:
 
     @contextmanager
     def lock(self) -> Iterator[sa.Connection]:
-        """The transaction of a commit: no other commit runs until it ends."""
-        with self.write() as connection:
-            if not self.is_sqlite:
-                # The server ends a session that hangs with the lock: it can no longer commit.
-                limits = {
-                    "lock_timeout": self._timeout,
-                    "idle_in_transaction_session_timeout": self.commit_timeout,
-                }
-                with one_round_trip(connection):
-                    for name, limit in limits.items():
-                        setting = {"name": name, "value": f"{limit.total_seconds():.3f}s"}
-                        connection.execute(_SET, setting)
-                # The notification is sent when this transaction commits, not before.
-                connection.execute(_LOCK, {"number": _ADVISORY_LOCK, "channel": CHANNEL})
-            yield connection
+        """The transaction of a commit: no other commit runs until it ends.
+
+        On PostgreSQL it begins, and takes the lock, together with its first statement.
+        """
+        if self.is_sqlite:
+            with self._transaction(immediate=True) as connection:
+                yield connection
+        else:
+            # The driver shall not begin it: that would be a round trip of its own.
+            options: dict[str, Any] = {
+                "isolation_level": "AUTOCOMMIT",
+                _OUTBOX: _Outbox(self._timeout, self.commit_timeout),
+            }
+            with self._transaction(**options) as connection:
+                yield connection
         for listener in list(self._listeners.values()):
             listener()
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
-from tailrace.catalog.database import in_batches, one_round_trip
+from tailrace.catalog.database import execute_together, in_batches
 from tailrace.errors import ConflictError
 from tailrace.store import tables as t
 from tailrace.store.definition_rows import DefinitionRows
@@ -127,9 +127,7 @@ class NewSnapshot:
 
     def flush(self) -> None:
         """Execute what was left for later."""
-        with one_round_trip(self.connection):
-            for statement, rows in self._later:
-                self.connection.execute(statement, rows)
+        execute_together(self.connection, self._later)
         self._later.clear()
 
     def end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
