@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import configuration
 from tailrace.catalog import ducklake as dl
+from tailrace.catalog.database import Together
 from tailrace.configuration import Configuration
 from tailrace.propagation import claims, joblog
 from tailrace.propagation import tables as t
@@ -474,8 +475,10 @@ class World:
         try:
             with self.database.lock() as connection:
                 for claim in bundle:
-                    lsn = joblog.next_number(connection, "lsn")
-                    claims.complete(connection, claim, claim.last.memory, lsn)
+                    statements = Together(connection)
+                    statements.later(joblog.COUNT, {"which": ["lsn"], "many": 1})
+                    claims.complete(statements, claim, claim.last.memory)
+                    statements.flush()
         except FencedError:
             self.counts["fenced"] += 1
             self.note(f"{jobs} are fenced")

@@ -13,7 +13,7 @@ from tailrace.store.schema import TableInfo, new_columns
 from tailrace.store.workspace import Commit, SchemaWork, TableWork, ViewWork, Workspace
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
+    from tailrace.catalog.database import Together
 
 
 def table(number: int, name: str = "t") -> TableInfo:
@@ -89,6 +89,6 @@ def test_provisional_ids_are_never_given_twice() -> None:
 
 
 def test_a_commit_knows_tables_by_the_ids_that_they_get() -> None:
-    commit = Commit(connection=cast("sa.Connection", None), snapshot=4, ids={-1: 12})
+    commit = Commit(statements=cast("Together", None), snapshot=4, ids={-1: 12})
     assert commit.table_id(table(-1)) == 12
     assert commit.table_id(table(3)) == 3

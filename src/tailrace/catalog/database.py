@@ -91,13 +91,44 @@ _OUTBOX, _IS_TEXT = "tailrace_outbox", "tailrace_is_text"
 Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-def execute_together(
+class Together:
+    """Statements under the lock that are executed together, once an answer is needed.
+
+    On PostgreSQL that is one round trip, if they are not very many.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        self._later: list[tuple[sa.Executable, Values, Exception | None]] = []
+
+    @property
+    def connection(self) -> sa.Connection:
+        """For statements with an answer; everything before them has been executed."""
+        self.flush()
+        return self._connection
+
+    def later(
+        self, statement: sa.Executable, values: Values, refusal: Exception | None = None
+    ) -> None:
+        """Execute a statement, if it has values; `refusal` is raised unless it changes one row."""
+        if values:
+            self._later.append((statement, values, refusal))
+
+    def flush(self) -> None:
+        """Execute what was left for later."""
+        later, self._later = self._later, []
+        if not later:
+            return
+        counts = _execute_all(self._connection, [(one, values) for one, values, _ in later])
+        for (_, _, refusal), count in zip(later, counts, strict=True):
+            if refusal is not None and count != 1:
+                raise refusal
+
+
+def _execute_all(
     connection: sa.Connection, statements: Iterable[tuple[sa.Executable, Values]]
 ) -> list[int]:
-    """Execute statements under the lock; how many rows each of them has changed.
-
-    On PostgreSQL it is one round trip, if they are not very many.
-    """
+    """Execute statements; how many rows each of them has changed."""
     outbox: _Outbox | None = connection.get_execution_options().get(_OUTBOX)
     if outbox is None:
         return [connection.execute(statement, values).rowcount for statement, values in statements]

@@ -172,16 +172,16 @@ class Bundle:
         last, consumed = self.part, time.monotonic()
 
         def enter(commit: Commit) -> None:
-            connection = commit.connection
-            numbers = joblog.next_numbers(connection, "lsn", "iteration", count=len(done))
-            for one, (lsn, number) in zip(done, numbers, strict=True):
+            statements = commit.statements
+            statements.later(joblog.COUNT, {"which": ["lsn", "iteration"], "many": len(done)})
+            for back, one in zip(reversed(range(len(done))), done, strict=True):
                 self.part = one.part
                 outputs.enter(commit, one.part.claim, one.written, one.owned)
-                claims.complete(connection, one.part.claim, one.job.memory, lsn)
+                claims.complete(statements, one.part.claim, one.job.memory, back)
                 # They share the commit, so its time is counted once.
                 more = time.monotonic() - consumed if one is done[-1] else 0.0
                 records.append(self._record(one, one.seconds + more))
-                history.record(connection, records[-1], number)
+                history.record(statements, records[-1], back)
             self.part = last
 
         txn.on_commit(enter)

@@ -14,11 +14,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog.columns import Int, Text
-from tailrace.catalog.database import in_batches
+from tailrace.catalog.database import Together, in_batches
 from tailrace.errors import ConflictError
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
-from tailrace.propagation.joblog import ENDED, FAILED, from_row, next_number, record, to_row, write
+from tailrace.propagation.joblog import (
+    COUNT,
+    ENDED,
+    FAILED,
+    counted,
+    from_row,
+    next_number,
+    record,
+    to_row,
+    write,
+)
 from tailrace.store.lookup import OLDEST
 
 _J = t.job.c
@@ -35,8 +45,9 @@ _CLAIM = (
     .values(
         {
             name: sa.bindparam(name)
-            for name in ("state", "watermark", "claim_to", "catches_up", "node_id", "epoch", "lsn")
+            for name in ("state", "watermark", "claim_to", "catches_up", "node_id", "epoch")
         }
+        | {"lsn": counted("lsn")}
     )
 )
 _COMPLETE = (
@@ -52,7 +63,7 @@ _COMPLETE = (
         state=ENDED,
         watermark=sa.bindparam("watermark"),
         status=sa.bindparam("status"),
-        lsn=sa.bindparam("lsn"),
+        lsn=counted("lsn"),
         claim_to=None,
         node_id=None,
         tries=0,
@@ -147,9 +158,8 @@ def _enter(
     """Enter jobs that are as they were planned; nobody else can write now."""
     if not members:
         return []
-    first = next_number(connection, "lsn", len(members)) - len(members) + 1
     claims, rows = [], []
-    for lsn, member in enumerate(members, first):
+    for back, member in enumerate(members):
         before = records[member.job.id]
         values: dict[str, Any] = {
             "state": State.RUNNING,
@@ -158,12 +168,14 @@ def _enter(
             "catches_up": member.catches_up,
             "node": node,
             "epoch": before.epoch + (1 if before.state is State.RUNNING else 0),
-            "lsn": lsn,
         }
-        rows.append({"claimed": before.id, **to_row(values)})
+        rows.append({"claimed": before.id, "back": back, **to_row(values)})
         job = Job.of(before, member.job.sources, member.job.upstream)
         claims.append(Claim(job=replace(job, **values), spec=before.spec, last=before.last))
-    connection.execute(_CLAIM, rows)
+    statements = Together(connection)
+    statements.later(COUNT, {"which": ["lsn"], "many": len(rows)})
+    statements.later(_CLAIM, rows)
+    statements.flush()
     return claims
 
 
@@ -176,16 +188,16 @@ def _ours(claim: Claim) -> list[sa.ColumnElement[bool]]:
     ]
 
 
-def complete(connection: sa.Connection, claim: Claim, memory: dict[str, Any], lsn: int) -> None:
+def complete(statements: Together, claim: Claim, memory: dict[str, Any], back: int = 0) -> None:
     """Move the watermark to the end of the iteration; FencedError if the job has changed.
 
-    `lsn` is a new number of the job log's sequence.
+    `back` is how many numbers of the job log's sequence were taken after its own.
     """
-    values = to_row({"watermark": claim.to, "last": LastRun(memory=memory), "lsn": lsn})
     job = claim.job
     ours = {"claimed": job.id, "claim_epoch": job.epoch, "claimer": job.node, "since": claim.since}
-    if connection.execute(_COMPLETE, {**ours, **values}).rowcount != 1:
-        raise FencedError(f"{job.full_name} was stopped: this iteration is not committed")
+    values = to_row({"watermark": claim.to, "last": LastRun(memory=memory)})
+    stopped = FencedError(f"{job.full_name} was stopped: this iteration is not committed")
+    statements.later(_COMPLETE, {**ours, **values, "back": back}, stopped)
 
 
 def fail(

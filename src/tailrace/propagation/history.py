@@ -14,10 +14,12 @@ from datetime import UTC, date, datetime
 
 import sqlalchemy as sa
 
-from tailrace.catalog.database import in_batches
+from tailrace.catalog.database import Together, in_batches
 from tailrace.propagation import tables as t
+from tailrace.propagation.joblog import counted
 
-_RECORD = sa.insert(t.iteration)
+# `inline`: nobody asks for the number that it gets.
+_RECORD = sa.insert(t.iteration).values(iteration_id=counted("iteration")).inline()
 _SUMS = ("seconds", "rows_read", "bytes_read", "rows_written", "bytes_written")
 
 
@@ -60,12 +62,12 @@ class Usage:
     bytes_written: int
 
 
-def record(connection: sa.Connection, done: Iteration, number: int) -> None:
-    """Enter an iteration; `number` is a new one of the sequence of iterations."""
+def record(statements: Together, done: Iteration, back: int = 0) -> None:
+    """Enter an iteration; `back` is how many numbers of their sequence were taken after its own."""
     values = {f.name: getattr(done, f.name) for f in fields(done)}
     values["sources"] = json.dumps(done.sources)
     values["day"] = done.ended_at.astimezone(UTC).date().isoformat()
-    connection.execute(_RECORD, {"iteration_id": number, **values})
+    statements.later(_RECORD, {"back": back, **values})
 
 
 def iterations(

@@ -16,6 +16,7 @@ from random import Random
 import sqlalchemy as sa
 
 from tailrace.catalog.configuration import own_metadata
+from tailrace.catalog.database import Together
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
 from tailrace.propagation import claims, history, joblog, retry
@@ -238,8 +239,10 @@ class Iterations:
                 repeats=_repeats(claim.job),
             )
             if entered:
-                number = joblog.next_number(connection, "iteration")
-                history.record(connection, record, number)
+                statements = Together(connection)
+                statements.later(joblog.COUNT, {"which": ["iteration"], "many": 1})
+                history.record(statements, record)
+                statements.flush()
         execution.claims.pop(claim.job.id, None)
         if entered:
             execution.failures += 1

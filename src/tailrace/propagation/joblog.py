@@ -10,7 +10,7 @@ system views say the same in SQL.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -270,25 +270,27 @@ def _read_with_sources(
 # --- writing: all of it under the commit lock ---------------------------------------------------
 
 
-# Built once: every write runs it.
-_COUNT = (
+# Built once: every write runs them.
+_VALUE = t.counter.c.value
+# Goes on by so many in some sequences.
+COUNT = (
     sa.update(t.counter)
     .where(t.counter.c.name.in_(sa.bindparam("which", expanding=True)))
-    .values(value=t.counter.c.value + sa.bindparam("many", type_=Int))
-    .returning(t.counter.c.name, t.counter.c.value)
+    .values(value=_VALUE + sa.bindparam("many", type_=Int))
 )
+_COUNT_AND_TELL = COUNT.returning(_VALUE)
 
 
 def next_number(connection: sa.Connection, name: str, count: int = 1) -> int:
     """The next number of a sequence, never given twice; with a count, the last of so many."""
-    return int(connection.execute(_COUNT, {"which": [name], "many": count}).one().value)
+    given = {"which": [name], "many": count}
+    return int(connection.execute(_COUNT_AND_TELL, given).scalar_one())
 
 
-def next_numbers(connection: sa.Connection, *names: str, count: int) -> Iterator[tuple[int, ...]]:
-    """The next numbers of several sequences at once, so many of each, in step."""
-    rows = connection.execute(_COUNT, {"which": names, "many": count})
-    last: dict[str, int] = {row.name: row.value for row in rows}
-    return zip(*(range(last[name] - count + 1, last[name] + 1) for name in names), strict=True)
+def counted(name: str) -> sa.ColumnElement[int]:
+    """In a statement after `COUNT`: the last number of a sequence, or the one so far `back`."""
+    last = sa.select(_VALUE).where(t.counter.c.name == name).scalar_subquery()
+    return last - sa.bindparam("back", type_=Int)
 
 
 def insert_all(

@@ -62,7 +62,7 @@ def enter(
     others = {i for i, info in touched.items() if info.derived_by is None} - own
     if own or others:
         _enter_new(commit.connection, claim, own, others)
-    _enter_versions(commit.connection, claim, own | derived, commit.snapshot)
+    _enter_versions(commit, claim, own | derived)
 
 
 def derived_by(connection: sa.Connection, ids: Iterable[int]) -> dict[int, list[int]]:
@@ -104,9 +104,7 @@ _V = t.version.c
 _ENTER = sa.insert(t.version)
 
 
-def _enter_versions(
-    connection: sa.Connection, claim: Claim, touched: set[int], snapshot: int
-) -> None:
+def _enter_versions(commit: Commit, claim: Claim, touched: set[int]) -> None:
     """Enter new versions of the tables derived by a job that its commit has touched.
 
     At its first run of all of them, so that a table that stays empty has a version too. A rebuild
@@ -114,15 +112,14 @@ def _enter_versions(
     """
     changed = touched
     if claim.since is None:
-        owned = set(derived_by(connection, [claim.job.id])[claim.job.id])
+        owned = set(derived_by(commit.connection, [claim.job.id])[claim.job.id])
         query = sa.select(_V.table_id).where(_V.table_id.in_(owned))
-        changed = touched | owned.difference(connection.execute(query).scalars())
+        changed = touched | owned.difference(commit.connection.execute(query).scalars())
     rows = [
-        {"table_id": table, "commit_snapshot": snapshot, "label": claim.to}
+        {"table_id": table, "commit_snapshot": commit.snapshot, "label": claim.to}
         for table in sorted(changed)
     ]
-    if rows:
-        connection.execute(_ENTER, rows)
+    commit.statements.later(_ENTER, rows)
 
 
 def version_at(connection: sa.Connection, table_id: int, label: int) -> int | None:

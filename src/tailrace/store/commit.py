@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import sqlalchemy as sa
 
-from tailrace.catalog.database import CommitLostError
+from tailrace.catalog.database import CommitLostError, Together
 from tailrace.errors import CommitUnknownError, ConflictError, UnavailableError
 from tailrace.store import lookup, table_files
 from tailrace.store import tables as t
@@ -121,9 +121,11 @@ def commit_callbacks(runtime: TenantRuntime, work: Workspace) -> int:
             runtime.step("locked")
             _check_key(connection, runtime, work)
             newest = lookup.newest_snapshot(connection)
+            statements = Together(connection)
             for call in work.on_commit:
-                call(Commit(connection=connection, snapshot=newest))
-            enter_outcome(connection.execute, runtime, work, newest)
+                call(Commit(statements=statements, snapshot=newest))
+            enter_outcome(statements, runtime, work, newest)
+            statements.flush()
             runtime.step("rows written")
     except CommitLostError as lost:
         return _settle(runtime, work.id, lost)

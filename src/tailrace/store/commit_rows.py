@@ -8,7 +8,7 @@ The rows are those that DuckLake 1.0 prescribes, and ours. Those of schemas, tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
-from tailrace.catalog.database import execute_together, in_batches
+from tailrace.catalog.database import Together, in_batches
 from tailrace.errors import ConflictError
 from tailrace.store import tables as t
 from tailrace.store.definition_rows import DefinitionRows
@@ -44,7 +44,7 @@ _MARK_CHANGED, _MARK_ALTERED = (
     .values({column: sa.bindparam("snapshot", type_=Int)})
     for column in (t.own_table.c.last_change_snapshot, t.own_table.c.last_alter_snapshot)
 )
-_DATA_FILES, _OWN_FILES = sa.insert(dl.data_file), sa.insert(t.own_file)
+_OWN_FILES = sa.insert(t.own_file)
 _STATS, _DELETE_FILES = sa.insert(dl.file_column_stats), sa.insert(dl.delete_file)
 _REPLACED = sa.delete(dl.delete_file).where(
     dl.delete_file.c.delete_file_id.in_(sa.bindparam("ids", expanding=True))
@@ -59,16 +59,20 @@ _END = {
     for table in (dl.data_file, dl.delete_file)
 }
 _TOTALS = dl.table_stats.c
+_THIS = _TOTALS.table_id == sa.bindparam("number", type_=Int)
+_DATA_FILES = sa.insert(dl.data_file).values(
+    row_id_start=sa.select(_TOTALS.next_row_id).where(_THIS).scalar_subquery()
+    + sa.bindparam("rows_before", type_=Int)
+)
 _ROWS, _BYTES = sa.bindparam("rows", type_=Int), sa.bindparam("bytes", type_=Int)
 _ADD_TO_TOTALS = (
     sa.update(dl.table_stats)
-    .where(_TOTALS.table_id == sa.bindparam("number", type_=Int))
+    .where(_THIS)
     .values(
         next_row_id=_TOTALS.next_row_id + _ROWS,
         record_count=_TOTALS.record_count + _ROWS,
         file_size_bytes=_TOTALS.file_size_bytes + _BYTES,
     )
-    .returning(_TOTALS.next_row_id)
 )
 _END_TRANSACTION = sa.delete(t.transaction).where(t.transaction.c.txn_id == sa.bindparam("id"))
 _ENTER = sa.insert(t.commit)
@@ -79,7 +83,7 @@ class NewSnapshot:
 
     def __init__(self, connection: sa.Connection) -> None:
         row = connection.execute(_NEWEST).one()
-        self.connection = connection
+        self.connection, self.statements = connection, Together(connection)
         self.newest = int(row.snapshot_id)
         self.number = self.newest + 1
         self.ids: dict[int, int] = {}  # what schemas, tables and views get, by provisional ids
@@ -91,7 +95,6 @@ class NewSnapshot:
         self.changes_names = False
         self._changes: list[str] = []
         self._altered: list[int] = []
-        self._later: list[tuple[Any, Sequence[dict[str, Any]] | dict[str, Any]]] = []
 
     def new_catalog_id(self, provisional: int) -> int:
         """The id of a schema, table or view."""
@@ -120,16 +123,6 @@ class NewSnapshot:
             return self.connection.execute(statement)
         return self.connection.execute(statement, rows) if rows else None
 
-    def later(self, statement: Any, rows: Sequence[dict[str, Any]] | dict[str, Any]) -> None:
-        """Have a statement executed with others, once nobody needs their results; see `flush`."""
-        if rows:
-            self._later.append((statement, rows))
-
-    def flush(self) -> None:
-        """Execute what was left for later."""
-        execute_together(self.connection, self._later)
-        self._later.clear()
-
     def end(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
         """End rows that have not ended; returns how many."""
         ended = self.run(
@@ -141,17 +134,17 @@ class NewSnapshot:
 
     def mark_changed(self, table_id: int) -> None:
         """Note that a table's rows change."""
-        self.later(_MARK_CHANGED, {"number": table_id, "snapshot": self.number})
+        self.statements.later(_MARK_CHANGED, {"number": table_id, "snapshot": self.number})
 
     def mark_altered(self, table_id: int) -> None:
         """Note that a table's columns change, or that it is dropped."""
-        self.later(_MARK_ALTERED, {"number": table_id, "snapshot": self.number})
+        self.statements.later(_MARK_ALTERED, {"number": table_id, "snapshot": self.number})
 
     def write(self, now: datetime) -> None:
         """Write its own rows, after all others."""
         if self._altered or self.changes_names:
             self._schema_version += 1
-        self.later(
+        self.statements.later(
             _VERSIONS,
             [
                 {
@@ -162,7 +155,7 @@ class NewSnapshot:
                 for table_id in self._altered
             ],
         )
-        self.later(
+        self.statements.later(
             _SNAPSHOT,
             {
                 "snapshot_id": self.number,
@@ -173,7 +166,7 @@ class NewSnapshot:
             },
         )
         changes = {"snapshot_id": self.number, "changes_made": ",".join(self._changes)}
-        self.later(_CHANGES, changes)
+        self.statements.later(_CHANGES, changes)
 
 
 class Writer:
@@ -242,15 +235,14 @@ class Writer:
         schedule(self._connection, [(i, path) for path, i in unused.items()], self._now)
 
     def _complete(self, snapshot: int) -> None:
-        enter_outcome(self._new.later, self._runtime, self._work, snapshot)
-        self._new.flush()
-        if self._new.run(_END_TRANSACTION, {"id": self._work.id}).rowcount != 1:
-            raise ConflictError(
-                "this transaction was idle for too long and has expired: run it again"
-            )
-        commit = Commit(connection=self._connection, snapshot=snapshot, ids=self._new.ids)
+        statements = self._new.statements
+        enter_outcome(statements, self._runtime, self._work, snapshot)
+        expired = "this transaction was idle for too long and has expired: run it again"
+        statements.later(_END_TRANSACTION, {"id": self._work.id}, ConflictError(expired))
+        commit = Commit(statements=statements, snapshot=snapshot, ids=self._new.ids)
         for call in self._work.on_commit:
             call(commit)
+        statements.flush()
 
     def _tell_of_drops(self, tables: Sequence[PreparedTable]) -> None:
         dropped = [p.work.base.id for p in tables if p.work.dropped and p.work.base is not None]
@@ -260,7 +252,7 @@ class Writer:
 
 
 def enter_outcome(
-    execute: Callable[[sa.Insert, dict[str, Any]], Any],
+    statements: Together,
     runtime: TenantRuntime,
     work: Workspace,
     snapshot: int,
@@ -273,7 +265,7 @@ def enter_outcome(
         "idempotency_key": work.idempotency_key,
         "committed_at": runtime.clock.now(),
     }
-    execute(_ENTER, entry)
+    statements.later(_ENTER, entry)
 
 
 def _write_files(
@@ -290,7 +282,7 @@ def _write_files(
     with_deletes = [file for file in prepared.ended if file.deletes is not None]
     for table, ended in ((dl.data_file, prepared.ended), (dl.delete_file, with_deletes)):
         for some in in_batches(file.id for file in ended):
-            new.later(_END[table], {"ids": some, "snapshot": new.number})
+            new.statements.later(_END[table], {"ids": some, "snapshot": new.number})
     if prepared.files:
         new.note("inserted_into_table", table_id)
     if prepared.deletes or prepared.ended:
@@ -310,9 +302,7 @@ def _insert_files(
 ) -> None:
     if not files:
         return
-    rows = sum(file.rows for file in files)
-    more = {"number": table_id, "rows": rows, "bytes": sum(file.size for file in files)}
-    row_id = new.run(_ADD_TO_TOTALS, more).scalar_one() - rows
+    rows_before = 0
     data_rows, stats_rows, own_rows = [], [], []
     for file in files:
         number = ids[file.key]
@@ -327,10 +317,11 @@ def _insert_files(
                 "record_count": file.rows,
                 "file_size_bytes": file.size,
                 "footer_size": file.footer,
-                "row_id_start": row_id,
+                "number": table_id,
+                "rows_before": rows_before,
             }
         )
-        row_id += file.rows
+        rows_before += file.rows
         own_rows.append({"data_file_id": number, "file_key": file.key, "op": str(file.op)})
         stats_rows += [
             {
@@ -346,9 +337,12 @@ def _insert_files(
             }
             for s in file.stats
         ]
-    new.later(_DATA_FILES, data_rows)
-    new.later(_STATS, stats_rows)
-    new.later(_OWN_FILES, own_rows)
+    new.statements.later(_DATA_FILES, data_rows)
+    size = sum(file.size for file in files)
+    more = {"number": table_id, "rows": rows_before, "bytes": size}
+    new.statements.later(_ADD_TO_TOTALS, more)
+    new.statements.later(_STATS, stats_rows)
+    new.statements.later(_OWN_FILES, own_rows)
 
 
 def _delete_files(
@@ -366,8 +360,10 @@ def _delete_files(
     # stays for a while: someone may be reading it.
     replaced = [file.deletes for file, _ in written if file.deletes is not None]
     for old in in_batches(deletes.id for deletes in replaced):
-        new.later(_REPLACED, {"ids": old})
-    new.later(SCHEDULE, scheduled([(deletes.id, deletes.path) for deletes in replaced], now))
+        new.statements.later(_REPLACED, {"ids": old})
+    new.statements.later(
+        SCHEDULE, scheduled([(deletes.id, deletes.path) for deletes in replaced], now)
+    )
     made, rows = {}, []
     for file, deletes in written:
         number = new.new_file_id()
@@ -396,5 +392,5 @@ def _delete_files(
             count=deletes.count,
             size=deletes.size,
         )
-    new.later(_DELETE_FILES, rows)
+    new.statements.later(_DELETE_FILES, rows)
     return made

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 
+from tailrace.catalog.database import Together
 from tailrace.errors import ConflictError, InvalidError, NotFoundError
 from tailrace.store import lookup
 from tailrace.store.files import NONE, DataFile, Positions, PositionsByFile, union
@@ -84,10 +85,15 @@ class ViewWork:
 class Commit:
     """A commit under way, for what runs within it: its last statements are still to come."""
 
-    connection: sa.Connection
+    statements: Together
     snapshot: int  # the one it creates; the newest if it creates none
     # Ids of what it creates, by those that the transaction had for it.
     ids: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def connection(self) -> sa.Connection:
+        """For statements that run at once; `statements` has those that can wait for others."""
+        return self.statements.connection
 
     def table_id(self, table: TableInfo) -> int:
         """The id by which a table is known from this commit on."""
