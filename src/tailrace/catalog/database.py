@@ -114,6 +114,16 @@ class Together:
         if values:
             self._later.append((statement, values, refusal))
 
+    def execute(self, statement: sa.Executable, values: Values) -> sa.CursorResult[Any]:
+        """Execute a statement with those that were left for later; its result."""
+        outbox = _outbox_of(self._connection)
+        if outbox is None or any(refusal is not None for _, _, refusal in self._later):
+            self.flush()
+        else:
+            later, self._later = self._later, []
+            outbox.put_ahead(self._connection, [(one, given) for one, given, _ in later])
+        return self._connection.execute(statement, values)
+
     def flush(self) -> None:
         """Execute what was left for later."""
         later, self._later = self._later, []
@@ -129,7 +139,7 @@ def _execute_all(
     connection: sa.Connection, statements: Iterable[tuple[sa.Executable, Values]]
 ) -> list[int]:
     """Execute statements; how many rows each of them has changed."""
-    outbox: _Outbox | None = connection.get_execution_options().get(_OUTBOX)
+    outbox = _outbox_of(connection)
     if outbox is None:
         return [connection.execute(statement, values).rowcount for statement, values in statements]
     counts: list[int] = []
@@ -144,6 +154,10 @@ def _execute_all(
     return counts + outbox.send(connection, few)
 
 
+def _outbox_of(connection: sa.Connection) -> _Outbox | None:
+    return connection.get_execution_options().get(_OUTBOX)
+
+
 class _Outbox:
     """What a PostgreSQL connection has not sent yet of a transaction under the lock.
 
@@ -156,20 +170,14 @@ class _Outbox:
         self._limits = [f"{limit.total_seconds():.3f}s" for limit in limits]
         self._has_begun = False
         self._gathered: list[str] | None = None  # statements that are sent together
+        self._ahead: list[str] = []  # those that go ahead of the next statement
         self._counts: list[int] = []
 
     def send(
         self, connection: sa.Connection, statements: Sequence[tuple[sa.Executable, Values]]
     ) -> list[int]:
         """Execute statements; how many rows each of them has changed."""
-        texts: list[list[str]] = []
-        for statement, values in statements:
-            self._gathered = []
-            try:
-                connection.execute(statement, values)
-                texts.append(self._gathered)
-            finally:
-                self._gathered = None
+        texts = [self._gather(connection, *one) for one in statements]
         counts: list[int] = []
         for some in in_batches((text for each in texts for text in each), _AT_ONCE):
             options = {_IS_TEXT: True}
@@ -178,13 +186,30 @@ class _Outbox:
         rest = iter(counts)
         return [sum(islice(rest, len(each))) for each in texts]
 
+    def put_ahead(
+        self, connection: sa.Connection, statements: Sequence[tuple[sa.Executable, Values]]
+    ) -> None:
+        """Send statements together with the next one."""
+        self._ahead = [text for one in statements for text in self._gather(connection, *one)]
+
+    def _gather(
+        self, connection: sa.Connection, statement: sa.Executable, values: Values
+    ) -> list[str]:
+        """A statement with its values, once for each row."""
+        texts = self._gathered = []
+        try:
+            connection.execute(statement, values)
+        finally:
+            self._gathered = None
+        return texts
+
     def execute(self, cursor: Any, statement: str, values: Any, context: Any) -> bool:
         """Take over what SQLAlchemy executes; False if it is to do it itself."""
         if context.execution_options.get(_IS_TEXT):
             self._execute(cursor, statement)
         elif self._gathered is not None:
             self._gathered.append(_with_values(cursor, statement, values))
-        elif not self._has_begun:
+        elif self._ahead or not self._has_begun:
             self._execute(cursor, _with_values(cursor, statement, values))
         else:
             return False
@@ -200,6 +225,7 @@ class _Outbox:
         return False
 
     def _execute(self, cursor: Any, text: str) -> None:
+        text, self._ahead = ";\n".join([*self._ahead, text]), []
         if not self._has_begun:
             text = _with_values(cursor, _BEGIN, [*self._limits, _ADVISORY_LOCK, CHANNEL]) + text
             self._has_begun = True

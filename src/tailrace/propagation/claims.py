@@ -39,17 +39,19 @@ _TO_CLAIM = sa.select(t.job, OLDEST.label("oldest")).where(
     _J.job_id.in_(sa.bindparam("ids", expanding=True))
 )
 _CLAIMED = sa.bindparam("claimed", type_=Int)
-_CLAIM = (
-    sa.update(t.job)
-    .where(_J.job_id == _CLAIMED)
-    .values(
-        {
-            name: sa.bindparam(name)
-            for name in ("state", "watermark", "claim_to", "catches_up", "node_id", "epoch")
-        }
-        | {"lsn": counted("lsn")}
-    )
-)
+_ENTERED: dict[str, sa.ColumnElement[Any]] = {
+    name: sa.bindparam(name)
+    for name in ("state", "watermark", "claim_to", "catches_up", "node_id", "epoch")
+}
+_CLAIM = sa.update(t.job).where(_J.job_id == _CLAIMED).values({**_ENTERED, "lsn": counted("lsn")})
+# Of a job at rest that nobody has written since it was planned: every write has another number.
+_CLAIM_AT_ONCE = _CLAIM.where(
+    _J.lsn == sa.bindparam("planned", type_=Int),
+    _J.node_id.is_(None),
+    _J.dropped_at.is_(None),
+    _J.state == State.COMPLETED,
+    sa.bindparam("claim_to", type_=Int) >= OLDEST,
+).returning(t.job)
 _COMPLETE = (
     sa.update(t.job)
     .where(
@@ -84,6 +86,9 @@ def claim(
     Jobs that commit together are claimed together or not at all. A claim of another node counts as
     long as that node is among the `live` ones.
     """
+    claimed = _claim_at_once(connection, work, node)
+    if claimed is not None:
+        return [claimed]
     members = {member.job.id: member for member in work.members}
     upstream = {i for member in work.members for i in member.job.upstream}
     records = _records(connection, {*members, *upstream}, work.to)
@@ -120,6 +125,35 @@ def claim(
         if all(may_claim(member) and has_upstream(member, bundle) for member in together):
             free += together
     return _enter(connection, records, free, work.to, node)
+
+
+def _claim_at_once(connection: sa.Connection, work: Work, node: str) -> Claim | None:
+    """Claim the only job of a work if it is as it was planned to the letter."""
+    first = work.members[0]
+    job = first.job
+    if len(work.members) > 1 or job.upstream or not job.is_at_rest or job.node is not None:
+        return None
+    statements = Together(connection)
+    statements.later(COUNT, {"which": ["lsn"], "many": 1})
+    values = _values(first, work.to, node, job.epoch)
+    given = {"claimed": job.id, "planned": job.lsn, "back": 0, **to_row(values)}
+    row = statements.execute(_CLAIM_AT_ONCE, given).one_or_none()
+    if row is None:
+        return None
+    record = from_row(row)
+    return Claim(job=Job.of(record, job.sources), spec=record.spec, last=record.last)
+
+
+def _values(member: Member, to: int, node: str, epoch: int) -> dict[str, Any]:
+    """What a claim sets of a job."""
+    return {
+        "state": State.RUNNING,
+        "watermark": member.since,
+        "claim_to": to,
+        "catches_up": member.catches_up,
+        "node": node,
+        "epoch": epoch,
+    }
 
 
 def _records(connection: sa.Connection, ids: set[int], to: int) -> dict[int, JobRecord]:
@@ -161,14 +195,8 @@ def _enter(
     claims, rows = [], []
     for back, member in enumerate(members):
         before = records[member.job.id]
-        values: dict[str, Any] = {
-            "state": State.RUNNING,
-            "watermark": member.since,
-            "claim_to": to,
-            "catches_up": member.catches_up,
-            "node": node,
-            "epoch": before.epoch + (1 if before.state is State.RUNNING else 0),
-        }
+        epoch = before.epoch + (1 if before.state is State.RUNNING else 0)
+        values = _values(member, to, node, epoch)
         rows.append({"claimed": before.id, "back": back, **to_row(values)})
         job = Job.of(before, member.job.sources, member.job.upstream)
         claims.append(Claim(job=replace(job, **values), spec=before.spec, last=before.last))

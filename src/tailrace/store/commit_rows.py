@@ -46,8 +46,8 @@ _MARK_CHANGED, _MARK_ALTERED = (
 )
 _OWN_FILES = sa.insert(t.own_file)
 _STATS, _DELETE_FILES = sa.insert(dl.file_column_stats), sa.insert(dl.delete_file)
-_REPLACED = sa.delete(dl.delete_file).where(
-    dl.delete_file.c.delete_file_id.in_(sa.bindparam("ids", expanding=True))
+_REPLACE = sa.update(dl.delete_file).where(
+    dl.delete_file.c.delete_file_id == sa.bindparam("replaced", type_=Int)
 )
 _END = {
     table: sa.update(table)
@@ -356,33 +356,33 @@ def _delete_files(
     """Returns the new delete files, by the keys of the files that they are of."""
     if not written:
         return {}
-    # A new file says all that the old one did, so that the old one's row goes. Its object
-    # stays for a while: someone may be reading it.
+    # A new file says all that the old one did, so that its row takes the place of the old one's,
+    # whose object stays for a while: someone may be reading it.
     replaced = [file.deletes for file, _ in written if file.deletes is not None]
-    for old in in_batches(deletes.id for deletes in replaced):
-        new.statements.later(_REPLACED, {"ids": old})
     new.statements.later(
         SCHEDULE, scheduled([(deletes.id, deletes.path) for deletes in replaced], now)
     )
-    made, rows = {}, []
+    made, first, again = {}, [], []
     for file, deletes in written:
         number = new.new_file_id()
         begin = new.number if deletes.begin is None else deletes.begin
-        rows.append(
-            {
-                "delete_file_id": number,
-                "table_id": table_id,
-                "begin_snapshot": begin,
-                "data_file_id": ids.get(file.key, file.id),
-                "path": deletes.path.removeprefix(table_path),
-                "path_is_relative": True,
-                "format": "parquet",
-                "delete_count": deletes.count,
-                "file_size_bytes": deletes.size,
-                "footer_size": deletes.footer,
-                "partial_max": deletes.last,
-            }
-        )
+        row = {
+            "delete_file_id": number,
+            "table_id": table_id,
+            "begin_snapshot": begin,
+            "data_file_id": ids.get(file.key, file.id),
+            "path": deletes.path.removeprefix(table_path),
+            "path_is_relative": True,
+            "format": "parquet",
+            "delete_count": deletes.count,
+            "file_size_bytes": deletes.size,
+            "footer_size": deletes.footer,
+            "partial_max": deletes.last,
+        }
+        if file.deletes is None:
+            first.append(row)
+        else:
+            again.append({"replaced": file.deletes.id, **row})
         made[file.key] = DeleteFile(
             id=number,
             path=deletes.path,
@@ -392,5 +392,6 @@ def _delete_files(
             count=deletes.count,
             size=deletes.size,
         )
-    new.statements.later(_DELETE_FILES, rows)
+    new.statements.later(_DELETE_FILES, first)
+    new.statements.later(_REPLACE, again)
     return made
