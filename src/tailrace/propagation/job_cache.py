@@ -16,13 +16,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tailrace.catalog import ducklake as dl
 from tailrace.catalog.columns import Int
 from tailrace.propagation import tables as t
 from tailrace.propagation.freshness import is_fresh
 from tailrace.propagation.job import Job, JobRecord, State, Work
 from tailrace.propagation.joblog import from_row
 from tailrace.store import tables as st
-from tailrace.store.lookup import NEWEST, OLDEST
+from tailrace.store.lookup import NEWEST, NO_SNAPSHOT, OLDEST
 
 GroupKey = Hashable
 
@@ -59,12 +60,38 @@ class News:
     newest: int  # snapshot
     lsn: int  # the last number of the job log
     changed: dict[int, int]  # when tables changed last, of those that did
+    # At most so many rows came and went in those that jobs follow, if it was asked.
+    moved: dict[int, int]
     jobs: list[JobRecord]  # written since
 
 
-_CHANGED = st.own_table.c
+def _sum_since(
+    table: sa.Table, rows: sa.Column[int], snapshot: sa.ColumnElement[int]
+) -> sa.ColumnElement[int]:
+    query = sa.select(sa.func.sum(rows)).where(table.c.table_id == _CHANGED.table_id)
+    query = query.where(snapshot > sa.bindparam("counted_since", type_=Int))
+    return sa.func.coalesce(query.correlate(st.own_table).scalar_subquery(), 0)
 
 
+_CHANGED, _FILES, _DELETES = st.own_table.c, dl.data_file.c, dl.delete_file.c
+_IS_FOLLOWED = (
+    sa.exists().where(t.job_source.c.table_id == _CHANGED.table_id).correlate(st.own_table)
+)
+# Never too few: of a delete file, all the positions that were ever deleted.
+_MOVED = sa.case(
+    (
+        _IS_FOLLOWED,
+        _sum_since(dl.data_file, _FILES.record_count, _FILES.begin_snapshot)
+        + _sum_since(dl.data_file, _FILES.record_count, _FILES.end_snapshot)
+        + _sum_since(
+            dl.delete_file,
+            _DELETES.delete_count,
+            sa.func.coalesce(_DELETES.partial_max, _DELETES.begin_snapshot),
+        ),
+    )
+)
+# No snapshot is later.
+_NOTHING_SINCE = 2**62
 # Written jobs, then the rest, once for each table that has changed, or once.
 _NEWS: sa.CompoundSelect[Any] = sa.union_all(
     sa.select(
@@ -74,6 +101,7 @@ _NEWS: sa.CompoundSelect[Any] = sa.union_all(
         sa.null().label("last"),
         sa.null().label("table_id"),
         sa.null().label("changed"),
+        sa.null().label("moved"),
     ).where(t.job.c.lsn > sa.bindparam("lsn", type_=Int)),
     sa.select(
         *(sa.null().label(column.name) for column in t.job.c),
@@ -82,6 +110,7 @@ _NEWS: sa.CompoundSelect[Any] = sa.union_all(
         t.counter.c.value,
         _CHANGED.table_id,
         _CHANGED.last_change_snapshot,
+        _MOVED,
     )
     .select_from(t.counter)
     .outerjoin(st.own_table, _CHANGED.last_change_snapshot > sa.bindparam("since", type_=Int))
@@ -89,18 +118,28 @@ _NEWS: sa.CompoundSelect[Any] = sa.union_all(
 )
 
 
-def read_news(connection: sa.Connection, since: int, lsn: int) -> News:
-    """What happened after a snapshot and a number of the job log; one statement, one moment."""
-    jobs, changed = [], {}
-    for row in connection.execute(_NEWS, {"since": since, "lsn": lsn}):
+def read_news(connection: sa.Connection, since: int | None, lsn: int) -> News:
+    """What happened after a snapshot and a number of the job log; one statement, one moment.
+
+    With None, all that ever happened, without the numbers of rows.
+    """
+    jobs, changed, moved = [], {}, {}
+    given = {
+        "since": NO_SNAPSHOT if since is None else since,
+        "counted_since": _NOTHING_SINCE if since is None else since,
+        "lsn": lsn,
+    }
+    for row in connection.execute(_NEWS, given):
         if row.last is None:
             jobs.append(from_row(row))
             continue
         oldest, newest, last = row.oldest, row.newest, row.last
         if row.table_id is not None:
             changed[row.table_id] = row.changed
+            if row.moved is not None:
+                moved[row.table_id] = int(row.moved)
     jobs.sort(key=lambda job: job.lsn)
-    return News(oldest=oldest, newest=newest, lsn=last, changed=changed, jobs=jobs)
+    return News(oldest=oldest, newest=newest, lsn=last, changed=changed, moved=moved, jobs=jobs)
 
 
 @dataclass
@@ -109,6 +148,9 @@ class JobCache:
 
     snapshot: int = -1  # the newest one at the last look
     oldest: int = -1  # the oldest one then: changes before it are no longer known
+    # The newest one at the look before, and the rows that sources gained and lost in between.
+    before: int | None = None
+    moved: Mapping[int, int] = field(default_factory=dict)
     lsn: int = -1  # how far the job log has been read
     entries: dict[int, Entry] = field(default_factory=dict)
     groups: dict[GroupKey, list[int]] = field(default_factory=dict)
@@ -195,8 +237,14 @@ class JobCache:
             if not self.downstream[upstream]:
                 del self.downstream[upstream]
 
-    def change(self, changed: Mapping[int, int], newest: int) -> set[GroupKey]:
-        """Note which tables changed up to a snapshot; returns the groups of their jobs."""
+    def change(
+        self, changed: Mapping[int, int], newest: int, moved: Mapping[int, int] | None = None
+    ) -> set[GroupKey]:
+        """Note which tables changed up to a snapshot; returns the groups of their jobs.
+
+        `moved` are the rows that they gained and lost.
+        """
+        self.before, self.moved = (None, {}) if moved is None else (self.snapshot, moved)
         touched = set()
         affected: list[Entry] = []
         for table in changed:
@@ -224,6 +272,13 @@ class JobCache:
     def is_settled(self, entry: Entry) -> bool:
         """Whether it has nothing to do: nothing begun, and not stale."""
         return entry.job.claim_to is None and not self.is_stale(entry)
+
+    def most_rows(self, work: Work) -> int | None:
+        """The most rows that a work has to read, if it reads no more than the last look found."""
+        since = work.members[0].since
+        if since is None or self.before is None or since < self.before or work.to != self.snapshot:
+            return None
+        return sum(self.moved.get(table, 0) for table in work.sources)
 
     def members(self, key: GroupKey) -> list[Entry]:
         return [self.entries[job_id] for job_id in self.groups.get(key, ())]

@@ -28,7 +28,6 @@ from tailrace.propagation.job import Job, JobError, State, Work
 from tailrace.propagation.job_cache import DueTimes, Entry, GroupKey, JobCache, group_key, read_news
 from tailrace.propagation.plan import Rules, link, plan_group
 from tailrace.propagation.trigger import Unknown
-from tailrace.store.lookup import NO_SNAPSHOT
 from tailrace.store.runtime import Runtime
 
 log = get_logger("tailrace.runner")
@@ -110,7 +109,7 @@ class Runner:
     def _read(self, connection: sa.Connection, *, full: bool) -> None:
         """Bring the cache up to date. Everything is read before anything is applied."""
         cache = self.cache
-        since = cache.snapshot if cache.snapshot >= 0 else NO_SNAPSHOT
+        since = cache.snapshot if cache.snapshot >= 0 else None
         news = read_news(connection, since, cache.lsn)
         jobs = joblog.with_sources(connection, news.jobs, cache.job)
         gone: list[int] = []
@@ -138,7 +137,9 @@ class Runner:
         # All is read: from here on, nothing can fail half-way.
         epochs = {job.id: job.epoch for job, _ in jobs if self._in_work(job.id)}
         cache.lsn, cache.oldest = max(cache.lsn, news.lsn), news.oldest
-        self._dirty |= cache.change(news.changed, news.newest)
+        self._dirty |= cache.change(
+            news.changed, news.newest, None if since is None else news.moved
+        )
         self._dirty |= cache.apply(jobs)
         cache.last_change.update({s: n for s, n in last.items() if s in cache.by_source})
         cache.forget(gone)
@@ -193,7 +194,11 @@ class Runner:
     def _large(self, connection: sa.Connection, works: list[Work]) -> set[int]:
         """The jobs that have a lot to read."""
         newest, settings = self.cache.snapshot, self._runtime.settings
-        last = [work for work in works if work.to == newest == (work.members[0].since or 0) + 1]
+        last = [
+            work
+            for work in works
+            if work.to == newest == (work.members[0].since or 0) + 1 and not self._is_small(work)
+        ]
         tables = {table for work in last for table in work.sources}
         large = freshness.large_tables(connection, tables, newest, settings) if tables else set()
         return {
@@ -202,6 +207,13 @@ class Runner:
             if work.is_backlog or (large and not large.isdisjoint(work.sources))
             for job in work.jobs
         }
+
+    def _is_small(self, work: Work) -> bool:
+        """Whether it is known without a question that a work has little to read."""
+        rows, settings = self.cache.most_rows(work), self._runtime.settings
+        if rows is None or rows > min(settings.local_rows, settings.iteration_rows):
+            return False
+        return work.to - (work.members[0].since or 0) <= settings.iteration_snapshots
 
     def _in_lane(self, work: Work, large: set[int]) -> Work:
         """A work with `is_backlog` as its members have it, which may have been put together."""
@@ -257,6 +269,8 @@ class Runner:
         is_bound = any(member.job.claim_to is not None for member in work.members)
         since = work.members[0].since  # one group's, so all have the same
         if since is None or is_bound or since < self.cache.oldest:
+            return work
+        if self._is_small(work):
             return work
         settings = self._runtime.settings
         to, is_small = freshness.cut(connection, work.sources, since, work.to, settings)
