@@ -51,7 +51,7 @@ def shop(lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Count
 
 # Of a commit and a refresh of which no file ends; one of which a file loses its last row takes two
 # more, and one that finds less in memory some more; the clock may be compared with the database's.
-COMMIT, REFRESH = {"sqlite": 16, "postgres": 10}, {"sqlite": 26, "postgres": 23}
+COMMIT, REFRESH = {"sqlite": 15, "postgres": 5}, {"sqlite": 24, "postgres": 8}
 MORE = 8
 
 

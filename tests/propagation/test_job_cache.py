@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tailrace.propagation.job import State
+from tailrace.propagation.job import Member, State
 from tailrace.propagation.job_cache import DueTimes
+from tailrace.propagation.plan import work_of
 from tests.propagation.cached_jobs import NEWEST, cache, job
 
 
@@ -33,6 +34,23 @@ def test_a_claim_takes_the_watermark_back_to_where_it_began() -> None:
     assert known.claimed == {1}
     assert [entry.job.id for entry in known.left_behind({"me"})] == [1]
     assert known.left_behind({"me", "other"}) == []
+
+
+def test_how_much_there_is_to_read_is_known_of_what_the_last_look_found() -> None:
+    known = cache(job(1, 9, sources=(1, 2)), job(3, 5), changed={})
+    known.change({1: 12, 2: 12, 3: 12}, 12, {1: 5, 2: 2, 3: 1})
+
+    def most(number: int, since: int | None, to: int = 12) -> int | None:
+        one = known.entries[number].job
+        return known.most_rows(work_of([Member(job=one, since=since)], to))
+
+    assert [most(1, NEWEST), most(1, 11), most(3, NEWEST)] == [7, 7, 1]
+    # It begins before the last look, from nothing, or does not go as far.
+    assert [most(3, 8), most(3, None), most(1, NEWEST, to=11)] == [None, None, None]
+    known.change({2: 13}, 13, {2: 4})
+    assert [most(1, 12, to=13), most(1, NEWEST, to=13)] == [4, None]
+    known.change({1: 14}, 14)  # nobody counted
+    assert most(1, 13, to=14) is None
 
 
 def test_a_dropped_job_leaves_nothing_behind() -> None:

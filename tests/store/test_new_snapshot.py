@@ -40,7 +40,7 @@ def test_it_follows_the_newest_and_goes_on_with_its_ids(connection: sa.Connectio
     assert first.ids == {-1: 1, -2: 2}
     assert [first.new_file_id(), first.new_file_id()] == [0, 1]
     first.write(NOW)
-    first.flush()
+    first.statements.flush()
     second = NewSnapshot(connection)
     assert (second.number, second.new_catalog_id(-1), second.new_file_id()) == (2, 3, 2)
 
@@ -50,7 +50,7 @@ def test_it_says_what_it_changes_as_ducklake_does(connection: sa.Connection) -> 
     new.note("created_table", '"main"."t"')
     new.note("inserted_into_table", 1)
     new.write(NOW)
-    new.flush()
+    new.statements.flush()
     query = sa.select(dl.snapshot_changes.c.changes_made).order_by(
         dl.snapshot_changes.c.snapshot_id.desc()
     )
@@ -62,19 +62,19 @@ def test_the_schema_version_rises_with_columns_and_names_only(connection: sa.Con
     rows = NewSnapshot(connection)
     rows.note("inserted_into_table", 1)
     rows.write(NOW)
-    rows.flush()
+    rows.statements.flush()
     assert snapshot(connection, 1).schema_version == 0
     columns = NewSnapshot(connection)
     columns.note_columns(7)
     columns.write(NOW)
-    columns.flush()
+    columns.statements.flush()
     assert snapshot(connection, 2).schema_version == 1
     (version,) = connection.execute(sa.select(dl.schema_versions)).all()
     assert tuple(version) == (2, 1, 7)
     names = NewSnapshot(connection)
     names.changes_names = True
     names.write(NOW)
-    names.flush()
+    names.statements.flush()
     assert snapshot(connection, 3).schema_version == 2
 
 
@@ -91,7 +91,7 @@ def test_a_table_notes_what_changed_last(connection: sa.Connection) -> None:
     new = NewSnapshot(connection)
     new.mark_changed(1)
     new.mark_altered(2)
-    new.flush()
+    new.statements.flush()
     c = t.own_table.c
     marks = sa.select(c.table_id, c.last_change_snapshot, c.last_alter_snapshot)
     assert [tuple(one) for one in connection.execute(marks)] == [(1, 1, 0), (2, 0, 1)]

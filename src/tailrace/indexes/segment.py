@@ -143,11 +143,11 @@ def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], b
     """Make segments a part of an index, from a snapshot of the table on."""
     if not segments:
         return
-    numbers = joblog.next_numbers(connection, _SEQUENCE, count=len(segments))
+    first = joblog.next_number(connection, _SEQUENCE, len(segments)) - len(segments) + 1
     rows = [
         _values(replace(one, id=number, begin=begin), _SEGMENT)
         | {"job_id": job_id, "files": json.dumps(one.files)}
-        for (number,), one in zip(numbers, segments, strict=True)
+        for number, one in enumerate(segments, first)
     ]
     connection.execute(sa.insert(t.segment), rows)
 
