@@ -160,24 +160,6 @@ class Parser:
 
     def name(self, what: str) -> str:
         """A single name, quoted with backticks or not."""
-        token = self._name_token(what)
-        return str(token.text)
-
-    def object_name(self, what: str) -> str:
-        """A name with or without a schema, as the lake's methods take it."""
-        first = self._name_token(what)
-        parts = [str(first.text)]
-        while self.word() == ".":
-            self._move(1)
-            parts.append(str(self._name_token(what).text))
-        if len(parts) > 2:
-            span = Span(start=first.start, end=self._tokens[self._place - 1].end + 1)
-            raise error_at(
-                self.text, span, f"the name of {what} has at most two parts: schema.name"
-            )
-        return quoted_name(*(["main", *parts][-2:]))
-
-    def _name_token(self, what: str) -> Token:
         if self.at_end:
             raise self.fail(f"the name of {what} is missing")
         token = self._tokens[self._place]
@@ -188,8 +170,19 @@ class Parser:
             if token.token_type == TokenType.STRING:
                 hint = "names are written without quotes, or with backticks: `name`"
             raise self.fail(f"the name of {what} is expected", hint=hint)
-        self._move(1)
-        return token
+        return self._take()
+
+    def object_name(self, what: str) -> str:
+        """A name with or without a schema, as the lake's methods take it."""
+        start = self.offset
+        parts = [self.name(what)]
+        while self.word() == ".":
+            self._move(1)
+            parts.append(self.name(what))
+        if len(parts) > 2:
+            span = Span(start=start, end=self.last_end)
+            raise self.refuse(span, f"the name of {what} has at most two parts: schema.name")
+        return quoted_name(*(["main", *parts][-2:]))
 
     def each(self, read: Callable[[], T]) -> list[T]:
         """What `read` reads: once, and again after each comma."""
@@ -214,17 +207,13 @@ class Parser:
     def string(self, what: str) -> str:
         """A text in quotes."""
         if not self.at_end and self._tokens[self._place].token_type == TokenType.STRING:
-            token = self._tokens[self._place]
-            self._move(1)
-            return str(token.text)
+            return self._take()
         raise self.fail(f"{what} is expected, as a text in quotes")
 
     def integer(self, what: str) -> int:
         """A whole number from 0 on."""
         if not self.at_end and re.fullmatch(r"\d+", self._tokens[self._place].text):
-            token = self._tokens[self._place]
-            self._move(1)
-            return int(token.text)
+            return int(self._take())
         raise self.fail(f"{what} is expected, as a whole number")
 
     def upto(self, *stops: str, what: str = "") -> Span:
@@ -315,6 +304,11 @@ class Parser:
                 return column
         message = f"{table} has no column {name}{did_you_mean(name, known)}"
         raise self.refuse(span, message, hint=f"its columns: {', '.join(known)}")
+
+    def _take(self) -> str:
+        """Pass over the next token, and return its text."""
+        self._move(1)
+        return self.last_name
 
     def _move(self, count: int) -> None:
         if count:

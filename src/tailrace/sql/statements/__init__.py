@@ -117,7 +117,7 @@ def read(parser: Parser) -> Run:
     """Read the whole statement."""
     for words in sorted(STATEMENTS, key=len, reverse=True):
         if _begins(parser, words):
-            if words not in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "("):
+            if STATEMENTS[words] is not queries.read:  # which keeps its first word
                 parser.accept(*words.split(" "))
             run_it = STATEMENTS[words](parser)
             parser.end()
