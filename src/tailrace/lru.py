@@ -43,6 +43,13 @@ class LruCache(Generic[V]):
                 self._total -= self._held.popitem(last=False)[1][1]
         return held
 
+    def replace(self, key: Hashable, value: V) -> None:
+        """Hold a value in the place of another."""
+        with self._lock:
+            if key in self._held:
+                self._total -= self._held.pop(key)[1]
+        self.put(key, value)
+
     def get_or_make(self, key: Hashable, make: Callable[[], V]) -> V:
         """The value of a key; made outside of the lock, if it is not held."""
         value = self.get(key)

@@ -11,6 +11,7 @@ import pytest
 
 from tailrace.store.schema import Column, TableInfo
 from tailrace.views.definition import Input, define, table_input
+from tailrace.views.incremental.program import Fetch
 from tailrace.views.query.trees import shape
 from tailrace.views.refresh.programs import Prepared, Programs, names_in_programs
 
@@ -125,3 +126,28 @@ def test_threads_may_use_a_program_at_once() -> None:
     assert len(texts) == 4
     assert all(text == texts[0] for text in texts)
     assert trees(prepared) == before
+
+
+BELOW = """
+SELECT sum(u.b) AS total FROM u JOIN t ON t.id = u.a
+WHERE t.b = 1 AND u.b < (SELECT max(o.b) FROM u o WHERE o.a = t.id)
+"""
+
+
+def all_keys_of(source: str, changed: tuple[str, ...]) -> list[str]:
+    """The queries for all keys by which a source can be asked for."""
+    steps = change(BELOW, changed).program.steps
+    fetches = [step for step in steps if isinstance(step, Fetch) and step.source == source]
+    assert fetches
+    return [step.among.sql("spark") for step in fetches if step.among is not None]
+
+
+def test_a_condition_on_another_table_tells_all_keys_that_can_be_asked_for() -> None:
+    (query,) = all_keys_of("main.u", ("main.u",))
+    assert "new_1" in query
+    assert "= 1" in query
+    assert "k0" not in query
+
+
+def test_keys_of_a_table_that_changed_are_not_known_beforehand() -> None:
+    assert not all_keys_of("main.u", ("main.t", "main.u"))

@@ -120,12 +120,26 @@ class Layout:
 _VALUE_BYTES, _SMALL = 16, 4
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeptRows:
+    """The rows of a table at a snapshot that have one of some values in a column."""
+
+    at: int
+    values: pa.Array
+    rows: pa.Table | None  # None: they are too many to be kept
+
+    @property
+    def size(self) -> int:
+        return int(self.values.nbytes + (0 if self.rows is None else self.rows.nbytes))
+
+
 class _Store:
     def __init__(self, room: int) -> None:
         self.room = room
         self.layouts: LruCache[Layout] = LruCache(room // 4, lambda layout: layout.size)
         # By file, row group, and the column's name and type.
         self.columns: LruCache[pa.ChunkedArray] = LruCache(room, lambda values: values.nbytes)
+        self.rows: LruCache[KeptRows] = LruCache(room // 4, lambda rows: rows.size)
         self.lock = Lock()
         self.decoded = 0
 
@@ -173,6 +187,15 @@ class KeptFiles:
         held = {c.physical: store.get((file, group, c.physical, c.type)) for c in columns}
         return {name: values for name, values in held.items() if values is not None}
 
+    @property
+    def rows(self) -> LruCache[KeptRows] | None:
+        """What others keep of the rows that they have found; None if nothing is to be kept."""
+        return self._store.rows if self._store.room else None
+
+    def fits(self, rows: pa.Table) -> bool:
+        """Whether some rows are few enough for `rows`."""
+        return int(rows.nbytes) * _SMALL * 2 <= self._store.room
+
     def keep(self, file: int, group: int, columns: Mapping[str, pa.ChunkedArray]) -> None:
         """Keep columns of a row group."""
         for name, values in columns.items():
@@ -183,6 +206,7 @@ class KeptFiles:
         """Forget everything."""
         self._store.layouts.clear()
         self._store.columns.clear()
+        self._store.rows.clear()
 
 
 class OpenFile:

@@ -106,6 +106,8 @@ class Keys:
     name: str
     query: exp.Query
     columns: tuple[str, ...]
+    # All values that there can be whatever changes, if a condition leaves few.
+    among: exp.Query | None = None
 
 
 @dataclass(kw_only=True)
@@ -118,6 +120,7 @@ class Fetch:
     own: str  # the field
     keys: str
     key: str  # the column of the keys
+    among: exp.Query | None = None  # see `Keys`
     fields: set[str] = field(default_factory=set)  # to read
 
 
@@ -313,7 +316,7 @@ class Builder:
             self._steps[name] = Relation(name=name, query=query)
         return self._names[what]
 
-    def keys(self, parts: Sequence[exp.Query], count: int) -> str:
+    def keys(self, parts: Sequence[exp.Query], count: int, among: exp.Query | None = None) -> str:
         """The name of the distinct values of some queries, in columns k0, k1, …."""
         columns = tuple(f"k{n}" for n in range(count))
         unique = {shape(part): part for part in parts}
@@ -330,7 +333,7 @@ class Builder:
             selects.append(select(named, sub(part)))
         query = from_query(union_all(selects), columns).distinct(copy=False)
         name = self._new_name(what, "k")
-        self._steps[name] = Keys(name=name, query=query, columns=columns)
+        self._steps[name] = Keys(name=name, query=query, columns=columns, among=among)
         return name
 
     def fetch(self, scan: Scan, end: End, column: str, keys: str, key: str) -> str:
@@ -338,9 +341,10 @@ class Builder:
         own = scan.fields[scan.columns.index(column)]
         what = (scan.source, end, own, keys, key)
         if what not in self._names:
-            name = self._new_name(what, "f")
+            name, known = self._new_name(what, "f"), self._steps.get(keys)
+            among = known.among if isinstance(known, Keys) else None
             self._steps[name] = Fetch(
-                name=name, source=scan.source, end=end, own=own, keys=keys, key=key
+                name=name, source=scan.source, end=end, own=own, keys=keys, key=key, among=among
             )
         step = self._steps[self._names[what]]
         assert isinstance(step, Fetch)

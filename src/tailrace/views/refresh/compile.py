@@ -47,6 +47,11 @@ _NOT_MONOTONE = (
 RESULT = ""
 
 
+def all_keys(step: Fetch) -> str:
+    """The name of the query for all keys that a step can be asked for, see `Keys.among`."""
+    return f"{step.name}_all"
+
+
 @dataclass(frozen=True, kw_only=True)
 class LocalQuery:
     """A query of DuckDB."""
@@ -71,6 +76,8 @@ def compiled(program: Program, leaves: Mapping[str, ColumnTypes]) -> Compiled:
         if isinstance(step, Fetch):
             source = compiler.known[program.leaf(step.source, step.end).name]
             compiler.known[step.name] = {name: source[name] for name in sorted(step.fields)}
+            if step.among is not None:
+                compiler.add(all_keys(step), step.among, needed=False)
         elif not compiler.add(step.name, step.query) and isinstance(step, Keys):
             more = without_conditions(step.query)
             if more is not None:
@@ -87,16 +94,15 @@ class _Compiler:
         self.queries: dict[str, LocalQuery] = {}
         self.reason = ""  # of the first that could not be translated
 
-    def add(self, name: str, query: exp.Query) -> bool:
+    def add(self, name: str, query: exp.Query, *, needed: bool = True) -> bool:
         try:
             local = local_query(query, self.known)
             reads = tuple(sorted(names_in(local.query)))  # before `local.sql`, which consumes it
             self.queries[name] = LocalQuery(text=local.sql, types=local.kinds, reads=reads)
-        except DiffersError as error:
-            self.reason = self.reason or str(error)
-            return False
-        except RecursionError:
-            self.reason = self.reason or TOO_DEEP
+        except (DiffersError, RecursionError) as error:
+            if needed:
+                reason = str(error) if isinstance(error, DiffersError) else TOO_DEEP
+                self.reason = self.reason or reason
             return False
         self.known[name] = local.kinds
         return True

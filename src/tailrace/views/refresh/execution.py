@@ -25,6 +25,7 @@ from tailrace.store.spark_faults import spark_faults
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Fetch, Keys, Relation, Step
 from tailrace.views.refresh.compile import RESULT
+from tailrace.views.refresh.kept_rows import Lookup
 from tailrace.views.refresh.needed_rows import StoredLimit, arrow_condition
 from tailrace.views.refresh.on_spark import OnSpark
 from tailrace.views.refresh.programs import NOT_COMPILED, Prepared
@@ -242,14 +243,27 @@ class InMemory:
         if keys is None or not can_hold(column.type, keys.column(step.key).type):
             return source
         wanted = Wanted(column, keys.column(step.key).combine_chunks())
-        pruned = self._pruned(source, wanted)
+        pruned = self.pruned(source, wanted)
         plain = pa.schema([(c.name, c.type) for c in source.table.columns])
         where = None if condition is None else arrow_condition(condition, plain)
-        found = find_rows(self._runtime, pruned, wanted, limit=self.limit, where=where)
-        if found.rows is None:
-            return pruned
-        self._reads.rows += found.searched
-        self.tables[step.name] = found.rows
+        kept = Lookup(
+            runtime=self._runtime,
+            reads=self._reads,
+            memory=self,
+            step=step,
+            source=source,
+            wanted=wanted,
+            where=where,
+            text="" if condition is None else condition.sql("spark"),
+        )
+        rows = kept.rows()
+        if rows is None:
+            found = find_rows(self._runtime, pruned, wanted, limit=self.limit, where=where)
+            if found.rows is None:
+                return pruned
+            self._reads.rows += found.searched
+            rows = found.rows
+        self.tables[step.name] = rows
         return None
 
     def stored(self, whole: Scan, limit: StoredLimit) -> pa.Table | None:
@@ -262,7 +276,7 @@ class InMemory:
             if not can_hold(column.type, values.type):
                 continue
             wanted = Wanted(column, values)
-            pruned = self._pruned(whole, wanted)
+            pruned = self.pruned(whole, wanted)
             found = find_rows(self._runtime, pruned, wanted, limit=self.limit, places=True)
             if found.rows is not None:
                 return found.rows
@@ -289,7 +303,7 @@ class InMemory:
         chunks = [chunk for part in parts for chunk in part.chunks]
         return pa.concat_arrays(chunks) if chunks else pa.array([], parts[0].type)
 
-    def _pruned(self, source: Scan, wanted: Wanted) -> Scan:
+    def pruned(self, source: Scan, wanted: Wanted) -> Scan:
         """The files that may have wanted values."""
         stats = self._runtime.mirror.file_stats(source.table, (wanted.column.id,), source.at)
         return source.pruned(wanted, stats)

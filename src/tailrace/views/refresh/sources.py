@@ -19,7 +19,7 @@ from tailrace.propagation.consumer import JobContext
 from tailrace.propagation.job import RunKind
 from tailrace.propagation.outputs import version_at
 from tailrace.spark_sql import types
-from tailrace.store.changes import INSERT, Feed, difference
+from tailrace.store.changes import INSERT, Feed, difference, plan
 from tailrace.store.names import split_name
 from tailrace.store.scan import Scan
 from tailrace.store.schema import CHANGE, TableInfo
@@ -106,6 +106,28 @@ class Sources:
         feed = difference(self._runtime, self.end(name, End.OLD), self.end(name, End.NEW))
         return SourceChanges(self._runtime, SharedRead(self._runtime, lambda _columns: feed), None)
 
+    @property
+    def job(self) -> int:
+        """The view's job."""
+        return self._job.id
+
+    def key(self, name: str) -> list[str]:
+        """The columns of a source's primary key."""
+        return list(self.inputs[name].key)
+
+    def is_keyed(self, name: str) -> bool:
+        """Whether a source is a table with a primary key, rather than a view."""
+        return self.inputs[name].view is None and bool(self.key(name))
+
+    def was_same(self, name: str, label: int) -> bool:
+        """Whether a table had the same rows at an earlier label as at the start of the range."""
+        since = self.since
+        if since is None or label > since or not self._runtime.mirror.has(label):
+            return False
+        return (
+            label == since or not plan(self._runtime, self.table(name), label, since, net=True).rows
+        )
+
     def delta(self, name: str) -> pa.Table:
         """The change of a source in memory: the columns that the view uses, then `_w`."""
         rows = self.changed[name].to_arrow()
@@ -135,6 +157,11 @@ class SourceReads:
     def end(self, source: str, end: End) -> Scan:
         """A source at one end of the range."""
         return self.sources.end(source, end, wide=self._wide and end is End.NEW)
+
+    def delta_leaf(self, source: str) -> str:
+        """The name of a source's change."""
+        number = list(self.sources.inputs).index(source)
+        return Leaf(source=source, number=number).name
 
     def delta(self, leaf: Leaf) -> pa.Table | None:
         """The change of a source, if changes are read into memory."""

@@ -175,7 +175,7 @@ class InnerJoinRule(Rule):
             for own in one.part.columns:
                 here = same.get(own, _NONE) & set(part.columns)
                 if here:
-                    limit = affected(b, [own], [one.values(b, own)])
+                    limit = affected(b, [own], [one.values(b, own)], _few(b, one.part, own))
                     return limit.on({own: min(here)})
         return None
 
@@ -394,6 +394,16 @@ def _with_partner(
 
 def _all_of(part: Node, same: dict[str, frozenset[str]]) -> set[str]:
     return {c for column in part.columns for c in same.get(column, frozenset({column}))}
+
+
+def _few(b: Builder, part: Node, own: str) -> exp.Query | None:
+    """All values of a column, if a condition on a table that has not changed leaves few."""
+    if isinstance(part, KeyJoin) and part.kind is JoinKind.SEMI:
+        others = dict(part.pairs)
+        return _few(b, part.right, others[own]) if own in others else _few(b, part.left, own)
+    if b.is_changed(part) or not part.is_simple or not _is_narrow(part):
+        return None
+    return from_query(b.rows(part, End.NEW, None, [own]), [own]).distinct(copy=False)
 
 
 def _is_narrow(part: Node) -> bool:

@@ -64,9 +64,11 @@ def difference(b: Builder, node: Node, within: Within | None) -> exp.Query:
     return union_all(terms)
 
 
-def affected(b: Builder, columns: Sequence[str], parts: list[exp.Query]) -> Within:
-    """The limit to the values of columns that queries give."""
-    keys = b.keys(parts, len(columns))
+def affected(
+    b: Builder, columns: Sequence[str], parts: list[exp.Query], among: exp.Query | None = None
+) -> Within:
+    """The limit to the values of columns that queries give; for `among` see `Keys`."""
+    keys = b.keys(parts, len(columns), among)
     return Within(keys=keys, pairs=tuple((c, f"k{n}") for n, c in enumerate(columns)))
 
 
