@@ -115,14 +115,17 @@ def test_a_widened_column_has_its_type_of_today(lake: tailrace.Lake, table: tail
 def test_large_reads_are_not_kept(lake: tailrace.Lake, table: tailrace.Table) -> None:
     small = KeptFiles.of(100_000)
     # Two columns of a thousand rows would take more than a quarter of the room.
-    assert [small.for_read(rows, 2).keeps for rows in (100, 700, 1000)] == [True, True, False]
-    assert search(lake, "v", [6], room=100_000)[1] == ROWS
-    assert not KeptFiles.of(0).for_read(0, 0).keeps
+    texts = make({"a": "string", "b": "string"}).columns
+    assert [small.for_read(rows, texts).keeps for rows in (100, 700, 1000)] == [True, True, False]
+    numbers = make({"a": "bigint", "b": "int"}).columns
+    assert [small.for_read(rows, numbers).keeps for rows in (2000, 2100)] == [True, False]
+    assert search(lake, "v", [6], room=40_000)[1] == ROWS
+    assert not KeptFiles.of(0).for_read(0, ()).keeps
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
     (column,) = make({"c": "bigint"}).columns
-    kept = KeptFiles.of(10_000).for_read(1, 1)
+    kept = KeptFiles.of(10_000).for_read(1, [column])
 
     def groups() -> list[int]:
         return [group for group in range(101) if kept.columns(1, group, [column])]

@@ -41,7 +41,7 @@ def lake(
 ) -> Iterator[tailrace.Lake]:
     monkeypatch.setattr(kept_rows, "_WORTH", 2_000)
     # Too little to keep whole columns of the lines.
-    settings = tailrace.Settings(row_group_rows=GROUP, kept_bytes=1_000_000)
+    settings = tailrace.Settings(row_group_rows=GROUP, kept_bytes=600_000)
     with sqlite_lake_args.connect(spark=spark, settings=settings) as opened:
         columns = {"id": "bigint", "brand": "string", "kind": "bigint"}
         parts = opened.create_table("parts", columns, primary_key="id")

@@ -169,7 +169,7 @@ def to_arrow(runtime: Runtime, feed: Feed) -> pa.Table:
     nothing = _marked(plain.empty_table(), INSERT, np.empty(0, np.int64))
 
     decoded = feed.cost(runtime.settings).decoded
-    kept = runtime.kept_files.for_read(decoded, len(columns))
+    kept = runtime.kept_files.for_read(decoded, columns)
 
     def read(delta: FileDelta) -> pa.Table:
         rows = read_rows(runtime.storage, delta.rows, columns, kept=kept)

@@ -13,7 +13,7 @@ deleted is not known here.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -116,8 +116,16 @@ class Layout:
         )
 
 
-# A value takes about so many bytes, and a read is small if it takes at most this part of the room.
-_VALUE_BYTES, _SMALL = 16, 4
+# A text takes about so many bytes, and a read is small if it takes at most this part of the room.
+_TEXT_BYTES, _SMALL = 16, 4
+
+
+def _value_bytes(kind: pa.DataType) -> int:
+    """How many bytes a value takes in memory, about."""
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:  # of no fixed width
+        return _TEXT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,10 +164,10 @@ class KeptFiles:
         """Nothing yet, and later up to so many bytes of columns."""
         return KeptFiles(_Store(room))
 
-    def for_read(self, rows: int, columns: int) -> KeptFiles:
+    def for_read(self, rows: int, columns: Iterable[Column]) -> KeptFiles:
         """For a read of so many rows: what it decodes is kept if that is little."""
-        room = self._store.room
-        return replace(self, keeps=rows * columns * _VALUE_BYTES * _SMALL <= room > 0)
+        room, width = self._store.room, sum(_value_bytes(column.type) for column in columns)
+        return replace(self, keeps=rows * width * _SMALL <= room > 0)
 
     @property
     def decoded(self) -> int:

@@ -163,7 +163,7 @@ def to_arrow_with_places(runtime: Runtime, scan: Scan) -> pa.Table:
 
 
 def _read(runtime: Runtime, scan: Scan, columns: Sequence[Column]) -> pa.Table:
-    kept = runtime.kept_files.for_read(scan.rows, len(columns))
+    kept = runtime.kept_files.for_read(scan.rows, columns)
 
     def rows_of(live: LiveFile) -> pa.Table:
         return read_rows(runtime.storage, live.visible(runtime, scan.at), columns, kept=kept)
@@ -203,7 +203,7 @@ class Search:
         use: Callable[[LiveFile, Batch], T],
     ) -> list[T]:
         """What a function makes of the wanted rows, batch by batch; it is called by threads."""
-        kept = self.runtime.kept_files.for_read(self.rows, len({*columns, *self.where.looks_at}))
+        kept = self.runtime.kept_files.for_read(self.rows, {*columns, *self.where.looks_at})
 
         def run(task: _Task) -> list[T]:
             storage, file, rows = self.runtime.storage, task.live.file, rows_of(task.live)
