@@ -37,7 +37,7 @@ from tailrace.views.query.parse import (
 from tailrace.views.query.plan import depth
 from tailrace.views.query.scope import Source, SourceColumn, UnsupportedError
 from tailrace.views.query.translate import translate
-from tailrace.views.query.trees import column_of, size
+from tailrace.views.query.trees import column_of, renamed, size
 
 # The deepest plan, and the frames that are kept free when a view is created: rules and the writer
 # of SQL walk trees by recursion.
@@ -250,10 +250,7 @@ def reader_of(definition: Definition, columns: Sequence[str]) -> exp.Select:
     if layout.limit is not None:
         own = {column.column: column_of(column.name, quoted=True) for column in layout.columns}
         for tree in layout.limit.order:
-            ordered = tree.copy()
-            for column in list(ordered.find_all(exp.Column)):
-                column.replace(own[column.name].copy())
-            query = query.order_by(ordered, copy=False)
+            query = query.order_by(renamed(tree, own), copy=False)
         if layout.limit.count is not None:
             query = query.limit(layout.limit.count)
         if layout.limit.offset:

@@ -288,8 +288,7 @@ def _keyed(
 def _passing(node: Node, keys: list[str]) -> Node:
     """The same node, which also passes on the keys of the aggregate below it."""
     if isinstance(node, Filter):
-        below = _passing(node.input, keys)
-        return replace(node, input=below, columns=below.columns)
+        return replace(node, input=_passing(node.input, keys))
     if isinstance(node, Project):
         below = _passing(node.input, keys)
         passed = _passed(below, keys)
@@ -298,9 +297,7 @@ def _passing(node: Node, keys: list[str]) -> Node:
             own = {value.name for _, value in items if isinstance(value, exp.Column)}
             if column not in own:
                 items.append((f"{column}_p", column_of(column)))
-        return replace(
-            node, input=below, items=tuple(items), columns=tuple(name for name, _ in items)
-        )
+        return replace(node, input=below, items=tuple(items))
     return node
 
 

@@ -210,8 +210,7 @@ class Aggregating:
         calls = tuple(self._calls.values())
         unique = tuple(dict.fromkeys(keys))
         self._names.check_groupable(unique)
-        columns = (*unique, *(call.name for call in calls))
-        node = Aggregate(columns=columns, input=self._node, keys=unique, calls=calls)
+        node = Aggregate(input=self._node, keys=unique, calls=calls)
         single = group is None
         return Grouped(node=node, single=single, open=opened, replaced=self._replaced)
 
@@ -233,12 +232,9 @@ class Aggregating:
         if group.args.get("all"):
             trees = [value for _, value in items if not is_aggregate(value)]
             return [self._key(tree) for tree in trees], None
-        aliases = {name.casefold(): value for name, value in items}
 
         def bound(tree: exp.Expr) -> exp.Expr:
-            if isinstance(tree, exp.Literal) and not tree.is_string:
-                return items[int(tree.this) - 1][1].copy()
-            return self._translator._bind_late(tree, scope, aliases)
+            return self._translator.bound_late(tree, scope, items)
 
         sets_of = {exp.Rollup: "rollup", exp.Cube: "cube", exp.GroupingSets: "grouping_sets"}
         given = list(group.expressions)
@@ -319,8 +315,7 @@ class Aggregating:
                 for place, key in enumerate(keys)
             ]
             items.append((names.new("grouping_id"), exp.Literal.number(number)))
-            columns = tuple(name for name, _ in items)
-            parts.append(Project(columns=columns, input=before, items=tuple(items)))
+            parts.append(Project(input=before, items=tuple(items)))
         every = [*before.columns, *keys, "grouping_id"]
         columns = tuple(names.new(c, names.types.get(c)) for c in every)
         self._node = Union(columns=columns, parts=tuple(parts))

@@ -77,7 +77,6 @@ class From:
         if len(parts) == 1:
             return filtered(parts[0], all_of(left)) if left else parts[0]
         return InnerJoin(
-            columns=tuple(column for part in parts for column in part.columns),
             parts=tuple(parts),
             conditions=tuple(left),
             types=self.types,
@@ -112,14 +111,14 @@ class Relations:
             kind = self.names.types.get(value.name) if passed else self.names.type_of(value)
             keeps = passed and value.name in self.names.not_null
             named.append((self.names.new(base, kind, not_null=keeps), value))
-        return Project(columns=tuple(name for name, _ in named), input=node, items=tuple(named))
+        return Project(input=node, items=tuple(named))
 
     def from_clause(self, select: exp.Select, env: Env, outer: Scope | None) -> tuple[From, Scope]:
         scope = Scope(outer=outer)
         from_ = From(types=self.names.types)
         first = select.args.get("from_")
         if first is None:
-            from_.parts.append(OneRow(columns=()))
+            from_.parts.append(OneRow())
             return from_, scope
         self._add(first.this, from_, scope, env)
         for join in select.args.get("joins") or ():
@@ -283,15 +282,11 @@ class Relations:
                     pairs.append((one, other))
                     continue
             rest.append(condition)
-        columns = left.columns
         if kind in (JoinKind.LEFT, JoinKind.FULL):
-            columns = (*columns, *right.columns)
             self.names.not_null -= set(right.columns)
             if kind is JoinKind.FULL:
                 self.names.not_null -= set(left.columns)
-        return KeyJoin(
-            columns=columns, kind=kind, left=left, right=right, pairs=tuple(pairs), rest=tuple(rest)
-        )
+        return KeyJoin(kind=kind, left=left, right=right, pairs=tuple(pairs), rest=tuple(rest))
 
     def as_column(self, node: Node, value: exp.Expr) -> tuple[Node, str]:
         if isinstance(value, exp.Column):
@@ -304,7 +299,7 @@ class Relations:
         """A node with one more column, computed."""
         name = self.names.new(base, kind or self.names.type_of(value))
         items = (*((c, column_of(c)) for c in node.columns), (name, value))
-        return Project(columns=(*node.columns, name), input=node, items=items), name
+        return Project(input=node, items=items), name
 
     def _lateral_view(self, lateral: exp.Lateral, from_: From, scope: Scope) -> None:
         alias = lateral.args["alias"]
@@ -336,10 +331,7 @@ class Relations:
             raise UnsupportedError(f"no rule for the generator {call.sql('spark')[:60]}")
         node = from_.collapse()
         generated = [self.names.new(name) for name in names]
-        columns = (*node.columns, *generated)
-        from_.parts = [
-            Explode(columns=columns, input=node, call=call, outer=outer, added=tuple(generated))
-        ]
+        from_.parts = [Explode(input=node, call=call, outer=outer, added=tuple(generated))]
         scope.columns += [
             Visible(relation=relation, name=name, column=column)
             for name, column in zip(names, generated, strict=True)

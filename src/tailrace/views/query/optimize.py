@@ -14,9 +14,11 @@ from sqlglot import exp
 
 from tailrace.views.query.plan import (
     Aggregate,
+    Aggregation,
     Explode,
     Filter,
     InnerJoin,
+    Item,
     JoinKind,
     KeyJoin,
     Limit,
@@ -42,7 +44,7 @@ def filtered(node: Node, condition: exp.Expr) -> Node:
 def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
     used = columns_in(condition)
     if not used:
-        return Filter(columns=node.columns, input=node, condition=condition)
+        return Filter(input=node, condition=condition)
     if isinstance(node, Filter):
         below = _filtered(node.input, condition)
         if isinstance(below, Filter) and below.input is node.input:
@@ -78,7 +80,7 @@ def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
                 left.append(part if known else _filtered(part, own))
         if left:
             return replace(node, parts=tuple(left))
-    return Filter(columns=node.columns, input=node, condition=condition)
+    return Filter(input=node, condition=condition)
 
 
 def _decided(node: Node, condition: exp.Expr) -> bool | None:
@@ -119,30 +121,37 @@ def _kept(node: Union | Scan, needed: set[str]) -> list[int]:
     return [n for n, column in enumerate(node.columns) if column in needed] or [0]
 
 
+def _needed_items(node: Project, needed: set[str]) -> tuple[Item, ...]:
+    return tuple(item for item in node.items if item[0] in needed) or node.items[:1]
+
+
+def _needed_calls(node: Aggregate, needed: set[str]) -> tuple[Aggregation, ...]:
+    calls = tuple(call for call in node.calls if call.name in needed)
+    return calls if calls or node.keys else node.calls  # one row, whose values nobody needs
+
+
 # One branch for each operator.
 def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
     """The columns that it uses of each input."""
     if isinstance(node, Filter):
         return [needed | columns_in(node.condition)]
     if isinstance(node, Project):
-        items = [item for item in node.items if item[0] in needed] or node.items[:1]
+        items = _needed_items(node, needed)
         return [{column for _, value in items for column in columns_in(value)}]
     if isinstance(node, Explode):
-        return [(needed - set(node.added)) | columns_in(node.call)]
+        return [needed | columns_in(node.call)]
     if isinstance(node, InnerJoin):
         return [needed.union(*node.used)] * len(node.parts)
     if isinstance(node, KeyJoin):
         used = needed | {c for tree in node.rest for c in columns_in(tree)}
         return [used | {column for pair in node.pairs for column in pair}] * 2
     if isinstance(node, Aggregate):
-        calls = [call for call in node.calls if call.name in needed]
-        if not node.keys and not calls:  # one row, whose values nobody needs
-            calls = list(node.calls)
+        calls = _needed_calls(node, needed)
         return [set(node.keys) | {c for call in calls for c in columns_in(call.call)}]
     if isinstance(node, Window):
-        items = [item for item in node.items if item[0] in needed]
-        used = (needed - {name for name, _ in items}) | set(node.partition)
-        return [used | {column for _, value in items for column in columns_in(value)}]
+        values = [value for name, value in node.items if name in needed]
+        used = needed | set(node.partition)
+        return [used | {column for value in values for column in columns_in(value)}]
     if isinstance(node, Limit):
         return [needed | {c for tree in node.order for c in columns_in(tree)}]
     if isinstance(node, Union):
@@ -153,7 +162,7 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
 
 
 # One branch for each operator.
-def _narrowed(node: Node, needed: set[str], inputs: Sequence[Node]) -> Node:  # noqa: C901, PLR0912
+def _narrowed(node: Node, needed: set[str], inputs: Sequence[Node]) -> Node:
     """A node over inputs that have been narrowed."""
     if isinstance(node, Scan):
         kept = _kept(node, needed)
@@ -162,35 +171,19 @@ def _narrowed(node: Node, needed: set[str], inputs: Sequence[Node]) -> Node:  # 
             columns=tuple(node.columns[n] for n in kept),
             fields=tuple(node.fields[n] for n in kept),
         )
-    if isinstance(node, Filter | Limit):
-        return replace(node, input=inputs[0], columns=inputs[0].columns)
+    if isinstance(node, Filter | Limit | Explode):
+        return replace(node, input=inputs[0])
     if isinstance(node, Project):
-        items = tuple(item for item in node.items if item[0] in needed) or node.items[:1]
-        columns = tuple(name for name, _ in items)
-        return replace(node, input=inputs[0], items=items, columns=columns)
-    if isinstance(node, Explode):
-        return replace(node, input=inputs[0], columns=(*inputs[0].columns, *node.added))
+        return replace(node, input=inputs[0], items=_needed_items(node, needed))
     if isinstance(node, InnerJoin):
-        columns = tuple(column for part in inputs for column in part.columns)
-        return replace(node, parts=tuple(inputs), columns=columns)
+        return replace(node, parts=tuple(inputs))
     if isinstance(node, KeyJoin):
-        left, right = inputs
-        columns = left.columns
-        if node.kind in (JoinKind.LEFT, JoinKind.FULL):
-            columns = (*columns, *right.columns)
-        return replace(node, left=left, right=right, columns=columns)
+        return replace(node, left=inputs[0], right=inputs[1])
     if isinstance(node, Aggregate):
-        calls = tuple(call for call in node.calls if call.name in needed)
-        columns = (*node.keys, *(call.name for call in calls))
-        if not columns:
-            return replace(node, input=inputs[0])
-        return replace(node, input=inputs[0], calls=calls, columns=columns)
+        return replace(node, input=inputs[0], calls=_needed_calls(node, needed))
     if isinstance(node, Window):
         items = tuple(item for item in node.items if item[0] in needed)
-        if not items:
-            return inputs[0]
-        columns = (*inputs[0].columns, *(name for name, _ in items))
-        return replace(node, input=inputs[0], items=items, columns=columns)
+        return replace(node, input=inputs[0], items=items) if items else inputs[0]
     if isinstance(node, Union):
         kept = _kept(node, needed)
         parts = tuple(
@@ -211,4 +204,4 @@ def _only(part: Node, wanted: Iterable[str]) -> Node:
     if part.columns == columns:
         return part
     items = tuple((name, column_of(name)) for name in columns)
-    return Project(columns=columns, input=part, items=items)
+    return Project(input=part, items=items)

@@ -3,6 +3,7 @@
 Always true: every column of a node has a name that no other operator of the plan gives to
 another column, so expressions refer to columns by their name alone. Expressions are sqlglot
 trees over the names of the node's inputs. Rows are bags: nothing but a `Limit` has an order.
+A node's columns follow from its inputs, except where it gives names of its own to all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ Item = tuple[str, exp.Expr]
 class Node:
     """An operator. Compared by identity: the same table read twice is two nodes."""
 
-    columns: tuple[str, ...]
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Those of all inputs, unless an operator says otherwise."""
+        return tuple(column for node in self.inputs for column in node.columns)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -83,6 +87,7 @@ class Binary(Node):
 class Scan(Node):
     """A source: columns of a table, under this plan's names."""
 
+    columns: tuple[str, ...]
     source: str
     fields: tuple[str, ...]  # the table's names, in parallel to `columns`
 
@@ -96,6 +101,7 @@ class OneRow(Node):
 class Values(Node):
     """Literal rows."""
 
+    columns: tuple[str, ...]
     rows: exp.Expr
 
 
@@ -112,6 +118,10 @@ class Project(Unary):
 
     items: tuple[Item, ...]
 
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.items)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Explode(Unary):
@@ -120,6 +130,10 @@ class Explode(Unary):
     call: exp.Expr
     outer: bool
     added: tuple[str, ...]  # its columns
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *self.added)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,6 +198,11 @@ class KeyJoin(Binary):
     pairs: tuple[tuple[str, str], ...]
     rest: tuple[exp.Expr, ...]
 
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        shows_right = self.kind in (JoinKind.LEFT, JoinKind.FULL)
+        return (*self.left.columns, *(self.right.columns if shows_right else ()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregation:
@@ -203,11 +222,16 @@ class Aggregate(Unary):
     keys: tuple[str, ...]  # columns of the input
     calls: tuple[Aggregation, ...]
 
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.keys, *(call.name for call in self.calls))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Union(Node):
     """The rows of all inputs, column by column in their order."""
 
+    columns: tuple[str, ...]
     parts: tuple[Node, ...]
     # Columns whose values may differ from those of the inputs, as their types do.
     converted: frozenset[str] = frozenset()
@@ -230,6 +254,7 @@ class SetKind(StrEnum):
 class SetOperation(Binary):
     """INTERSECT and EXCEPT."""
 
+    columns: tuple[str, ...]
     kind: SetKind
     converted: frozenset[str] = frozenset()  # as of a union
 
@@ -241,6 +266,10 @@ class Window(Unary):
     partition: tuple[str, ...]  # columns of the input, which every item is partitioned by
     items: tuple[Item, ...]
     exact: bool
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *(name for name, _ in self.items))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -89,23 +89,26 @@ class Scope:
             raise InvalidError(f"the column {name!r} is ambiguous: write it as table.{name}")
         return next(iter(columns), None)
 
-    def bind(self, tree: exp.Expr) -> exp.Expr:
-        """A copy of an expression with the plan's columns in place of names."""
+    def bind(self, tree: exp.Expr, aliases: Mapping[str, exp.Expr] | None = None) -> exp.Expr:
+        """A copy of an expression with the plan's columns in place of names.
+
+        `aliases` has the items of the SELECT list for what may name them: HAVING, ORDER BY and so
+        on. There they stand for names that no relation has.
+        """
         holder = exp.Paren(this=tree.copy())
-        known = set(self.calls.values())
-        self.put_calls(holder)
-        for column in outside_queries(holder):
-            if column.table or column.name not in known:
+        columns = outside_queries(holder)
+        for call in list(holder.find_all(exp.Anonymous)) if self.calls else []:
+            known = self.calls.get(call.sql("spark"))
+            if known is not None:
+                call.replace(column_of(known))
+        for column in columns:
+            name = column.name.casefold()
+            if aliases and name in aliases and not column.table and self.find(name, None) is None:
+                column.replace(exp.paren(aliases[name].copy(), copy=False))
+            else:
                 column.replace(self._bound(column))
         result: exp.Expr = holder.this
         return result
-
-    def put_calls(self, holder: exp.Expr) -> None:
-        """Replace the functions that the plan has as columns."""
-        for call in list(holder.find_all(exp.Anonymous)) if self.calls else []:
-            column = self.calls.get(call.sql("spark"))
-            if column is not None:
-                call.replace(column_of(column))
 
     def _bound(self, column: exp.Column) -> exp.Expr:
         if isinstance(column.this, exp.Star):

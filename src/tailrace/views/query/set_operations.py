@@ -39,7 +39,7 @@ def combined(relations: Relations, query: exp.SetOperation, left: Result, right:
         node = Union(columns=columns, parts=tuple(parts), converted=converted)
         if distinct:
             relations.names.check_groupable(columns)
-            node = Aggregate(columns=columns, input=node, keys=columns, calls=())
+            node = Aggregate(input=node, keys=columns, calls=())
     else:
         relations.names.check_groupable(columns)
         word = "except" if isinstance(query, exp.Except) else "intersect"

@@ -7,7 +7,7 @@ names the expression; a mistake in the query raises an InvalidError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from tailrace.views.query.from_clause import REFUSED, Env, From, Relations, Resu
 from tailrace.views.query.optimize import filtered
 from tailrace.views.query.plan import (
     Aggregate,
+    Item,
     Limit,
     OutputColumn,
     Query,
@@ -26,7 +27,7 @@ from tailrace.views.query.plan import (
 from tailrace.views.query.scope import Resolve, Scope, UnsupportedError, Visible
 from tailrace.views.query.set_operations import combined
 from tailrace.views.query.subqueries import Subqueries
-from tailrace.views.query.trees import column_of, columns_in, conjuncts, outside_queries, renamed
+from tailrace.views.query.trees import column_of, columns_in, conjuncts, renamed
 from tailrace.views.query.windows import add_time_window, add_windows
 
 
@@ -50,7 +51,7 @@ def translate(query: exp.Query, resolve: Resolve) -> tuple[Query, dict[str, exp.
 class Late:
     """What a SELECT computes after WHERE."""
 
-    items: list[tuple[str, exp.Expr]]
+    items: list[Item]
     having: exp.Expr | None
     qualify: exp.Expr | None
     orders: list[exp.Ordered]
@@ -155,7 +156,7 @@ class Translator(Relations):
     def _late(self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries) -> Late:
         """What is computed after WHERE, bound to its columns."""
         items = self._items(select, scope, from_, subqueries)
-        aliases = {name.casefold(): value for name, value in items}
+        aliases = _by_name(items)
         having, qualify, order, distinct = (
             select.args.get(part) for part in ("having", "qualify", "order", "distinct")
         )
@@ -164,8 +165,8 @@ class Translator(Relations):
         limited = select.args.get("limit") is not None or select.args.get("offset") is not None
         return Late(
             items=items,
-            having=self._bind_late(having.this, scope, aliases) if having else None,
-            qualify=self._bind_late(qualify.this, scope, aliases) if qualify else None,
+            having=scope.bind(having.this, aliases) if having else None,
+            qualify=scope.bind(qualify.this, aliases) if qualify else None,
             # Without a LIMIT the order means nothing: rows are a bag.
             orders=self._orders(order, scope, items) if order and limited else [],
             limited=limited,
@@ -213,7 +214,7 @@ class Translator(Relations):
             project = self.projected(result.node, late.items)
             columns = project.columns
             self.names.check_groupable(columns)
-            result.node = Aggregate(columns=columns, input=project, keys=columns, calls=())
+            result.node = Aggregate(input=project, keys=columns, calls=())
             late.orders = self._orders_of_outputs(late.orders, late.items, columns)
         else:
             hidden = [(f"o{n}", ordered.this) for n, ordered in enumerate(late.orders)]
@@ -236,7 +237,7 @@ class Translator(Relations):
     def _orders_of_outputs(
         self,
         orders: list[exp.Ordered],
-        items: list[tuple[str, exp.Expr]],
+        items: list[Item],
         columns: tuple[str, ...],
     ) -> list[exp.Ordered]:
         shown = []
@@ -251,9 +252,9 @@ class Translator(Relations):
 
     def _items(
         self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries
-    ) -> list[tuple[str, exp.Expr]]:
+    ) -> list[Item]:
         """The SELECT list: names and bound expressions."""
-        items: list[tuple[str, exp.Expr]] = []
+        items: list[Item] = []
         self._expand_stars(select, scope)
         for tree in select.expressions:
             value = tree.this if isinstance(tree, exp.Alias) else tree
@@ -310,30 +311,21 @@ class Translator(Relations):
             raise InvalidError(f"{tree.sql('spark')}: there is no such table in the FROM")
         return columns
 
-    def _bind_late(self, tree: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
-        """Bind what may also name aliases of the SELECT list, such as HAVING and ORDER BY."""
-        holder = exp.Paren(this=tree.copy())
-        for column in outside_queries(holder):
-            known = not column.table and scope.find(column.name, None) is not None
-            if not column.table and not known and column.name.casefold() in aliases:
-                column.replace(exp.paren(aliases[column.name.casefold()].copy(), copy=False))
-        return _rebind(holder.this, scope)
+    def bound_late(self, tree: exp.Expr, scope: Scope, items: Sequence[Item]) -> exp.Expr:
+        """Bind what may also be an item of the SELECT list: its number, or its name."""
+        if isinstance(tree, exp.Literal) and not tree.is_string:
+            return items[int(tree.this) - 1][1].copy()
+        return scope.bind(tree, _by_name(items))
 
-    def _orders(
-        self, order: exp.Order, scope: Scope, items: list[tuple[str, exp.Expr]]
-    ) -> list[exp.Ordered]:
+    def _orders(self, order: exp.Order, scope: Scope, items: Sequence[Item]) -> list[exp.Ordered]:
         bound_orders = []
-        aliases = {name.casefold(): value for name, value in items}
+        aliases = _by_name(items)
         for ordered in order.expressions:
             tree = ordered.this
-            if isinstance(tree, exp.Literal) and not tree.is_string:
-                bound = items[int(tree.this) - 1][1].copy()
-            elif (
-                isinstance(tree, exp.Column) and not tree.table and tree.name.casefold() in aliases
-            ):
-                bound = aliases[tree.name.casefold()].copy()
-            else:
-                bound = self._bind_late(tree, scope, aliases)
+            # Here an alias comes before a column.
+            is_name = isinstance(tree, exp.Column) and not tree.table
+            alias = aliases.get(tree.name.casefold()) if is_name else None
+            bound = alias.copy() if alias is not None else self.bound_late(tree, scope, items)
             bound_orders.append(_with_this(ordered, bound))
         return bound_orders
 
@@ -352,9 +344,7 @@ class Translator(Relations):
                 ]
             )
             order = query.args.get("order")
-            items: list[tuple[str, exp.Expr]] = [
-                (o.name, column_of(o.column)) for o in result.outputs
-            ]
+            items = [(o.name, column_of(o.column)) for o in result.outputs]
             orders = self._orders(order, scope, items) if order else []
         if result.open:
             raise UnsupportedError("LIMIT in a correlated subquery")
@@ -362,7 +352,6 @@ class Translator(Relations):
         known = {ordered.this.sql() for ordered in orders}
         ties = [exp.Ordered(this=c, nulls_first=True) for c in shown if c.sql() not in known]
         node = Limit(
-            columns=result.node.columns,
             input=result.node,
             order=(*orders, *ties),
             count=None if limit is None else _number(limit.expression),
@@ -377,23 +366,11 @@ def _number(tree: exp.Expr) -> int:
     raise UnsupportedError(f"LIMIT {tree.sql('spark')}: only a number")
 
 
+def _by_name(items: Sequence[Item]) -> dict[str, exp.Expr]:
+    return {name.casefold(): value for name, value in items}
+
+
 def _with_this(ordered: exp.Ordered, this: exp.Expr) -> exp.Ordered:
     copy = ordered.copy()
     copy.set("this", this)
     return copy
-
-
-def _rebind(tree: exp.Expr, scope: Scope) -> exp.Expr:
-    """Bind names, but leave the plan's columns that are there already."""
-    columns = {visible.column for visible in scope.columns} | set(scope.calls.values())
-    around = scope
-    while around.outer is not None:
-        around = around.outer
-        columns |= {visible.column for visible in around.columns}
-    holder = exp.Paren(this=tree.copy())
-    scope.put_calls(holder)
-    for column in outside_queries(holder):
-        if column.table or column.name not in columns:
-            column.replace(scope.bind(column))
-    result: exp.Expr = holder.this
-    return result

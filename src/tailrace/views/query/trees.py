@@ -192,16 +192,8 @@ def shape(tree: exp.Expr) -> tuple[Hashable, ...]:
 
 def outside_queries(holder: exp.Expr) -> list[exp.Column]:
     """The columns of an expression outside of its subqueries."""
-    return [c for c in holder.find_all(exp.Column) if not _is_inside_query(c, holder)]
-
-
-def _is_inside_query(column: exp.Expr, holder: exp.Expr) -> bool:
-    above = column.parent
-    while above is not None and above is not holder:
-        if isinstance(above, exp.Query):
-            return True
-        above = above.parent
-    return False
+    parts = holder.walk(prune=lambda part: isinstance(part, exp.Query))
+    return [part for part in parts if isinstance(part, exp.Column)]
 
 
 def columns_in(tree: exp.Expr) -> set[str]:
@@ -265,13 +257,5 @@ def balanced(tree: exp.Query) -> exp.Query:
         kind = type(connector)
         if type(connector.parent) is kind:
             continue
-        parts: list[exp.Expr] = []
-        waiting: list[exp.Expr] = [connector]
-        while waiting:
-            part = waiting.pop()
-            if type(part) is kind:
-                waiting += [part.right, part.left]
-            else:
-                parts.append(part)
-        connector.replace(connected(kind, parts))
+        connector.replace(connected(kind, list(connector.flatten(unnest=False))))
     return tree

@@ -63,7 +63,6 @@ def add_windows(relations: Relations, select: exp.Select, node: Node, late: Late
 
     late.rewrite(lambda tree: tree.transform(after))
     return Window(
-        columns=(*node.columns, *names.values()),
         input=node,
         partition=tuple(c for c in node.columns if c in shared),
         items=tuple(computed),
