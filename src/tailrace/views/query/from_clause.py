@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -12,6 +12,7 @@ from tailrace.views.query.optimize import filtered
 from tailrace.views.query.plan import (
     Explode,
     InnerJoin,
+    Item,
     JoinKind,
     KeyJoin,
     Node,
@@ -41,6 +42,25 @@ class Result:
     # What its first output is where there is no row: a count is 0 then.
     on_empty: exp.Expr | None = None
 
+    @classmethod
+    def named(cls, node: Node, names: Sequence[str]) -> Result:
+        """A node's columns under the names that users see."""
+        pairs = zip(names, node.columns, strict=True)
+        return cls(node=node, outputs=[OutputColumn(name=n, column=c) for n, c in pairs])
+
+    def renamed(self, names: Sequence[str]) -> Result:
+        """The same with other names, if any are given."""
+        if not names:
+            return self
+        if len(names) != len(self.outputs):
+            raise InvalidError(f"{len(names)} names are given for {len(self.outputs)} columns")
+        pairs = zip(names, self.outputs, strict=True)
+        return replace(self, outputs=[replace(output, name=name) for name, output in pairs])
+
+    def visible(self, relation: str | None) -> list[Visible]:
+        """The outputs as columns that an expression may name."""
+        return [Visible(relation=relation, name=o.name, column=o.column) for o in self.outputs]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
@@ -61,6 +81,14 @@ class From:
     types: Mapping[str, exp.DataType]  # of the plan's columns
     parts: list[Node] = field(default_factory=list)
     conditions: list[exp.Expr] = field(default_factory=list)
+
+    def add(self, node: Node) -> None:
+        """Join one more input; those of an inner join become inputs themselves."""
+        if isinstance(node, InnerJoin):
+            self.parts += node.parts
+            self.conditions += node.conditions
+        else:
+            self.parts.append(node)
 
     def node(self) -> Node:
         """Everything so far as one node, with conditions on one input pushed into it."""
@@ -103,7 +131,7 @@ class Relations:
         """A query in a FROM or a WITH."""
         raise NotImplementedError
 
-    def projected(self, node: Node, items: list[tuple[str, exp.Expr]]) -> Project:
+    def projected(self, node: Node, items: Sequence[Item]) -> Project:
         """A projection; a column that is only passed on gets a new name, too."""
         named = []
         for base, value in items:
@@ -118,137 +146,105 @@ class Relations:
         from_ = From(types=self.names.types)
         first = select.args.get("from_")
         if first is None:
-            from_.parts.append(OneRow())
+            from_.add(OneRow())
             return from_, scope
-        self._add(first.this, from_, scope, env)
+        node, scope.columns = self._relation(first.this, env)
+        from_.add(node)
         for join in select.args.get("joins") or ():
             self._join(join, from_, scope, env)
         for lateral in select.args.get("laterals") or ():
-            self._lateral_view(lateral, from_, scope)
+            alias = lateral.args["alias"]
+            names = [column.name for column in alias.columns]
+            is_outer = bool(lateral.args.get("outer"))
+            call = scope.bind(lateral.this)
+            self.explode(call, from_, scope, names, alias.name or None, outer=is_outer)
         return from_, scope
-
-    def _add(self, tree: exp.Expr, from_: From, scope: Scope, env: Env) -> None:
-        node, visible = self._relation(tree, env)
-        from_.parts += node.parts if isinstance(node, InnerJoin) else [node]
-        if isinstance(node, InnerJoin):
-            from_.conditions += node.conditions
-        scope.columns += visible
 
     def _relation(self, tree: exp.Expr, env: Env) -> tuple[Node, list[Visible]]:
         for refused in REFUSED:
             if tree.args.get(refused):
                 raise UnsupportedError(f"no rule for {tree.sql('spark')[:80]}")
-        if isinstance(tree, exp.Table):
-            return self._table(tree, env)
-        if isinstance(tree, exp.Values):
-            alias = tree.args.get("alias")
-            result = self.values_of(tree, [c.name for c in alias.columns] if alias else [])
-            return result.node, _visible(result, tree.alias or None)
-        if isinstance(tree, exp.Subquery):
-            if tree.args.get("joins"):
-                raise UnsupportedError("a join in parentheses")
-            result = self.query(tree.this, self.with_queries(tree, env), None)
-            result = _renamed_outputs(
-                result,
-                [c.name for c in tree.args["alias"].columns] if tree.args.get("alias") else [],
-            )
-            return result.node, _visible(result, tree.alias or None)
-        raise UnsupportedError(f"no rule for {tree.sql('spark')[:80]}")
-
-    def _table(self, table: exp.Table, env: Env) -> tuple[Node, list[Visible]]:
-        if table.args.get("joins"):
+        if tree.args.get("joins"):
             raise UnsupportedError("a join in parentheses")
-        alias = table.alias or table.name
+        if isinstance(tree, exp.Table):
+            relation, result = tree.alias_or_name, self._table(tree, env)
+        else:
+            relation, result = tree.alias, self.query(tree, env, None)
+        alias = tree.args.get("alias")
+        if alias is not None:
+            result = result.renamed([column.name for column in alias.columns])
+        return result.node, result.visible(relation or None)
+
+    def _table(self, table: exp.Table, env: Env) -> Result:
         common = env.get(table.name.casefold()) if not table.db else None
         if common is not None:
-            result = self.query(common.query, common.env, None)
-            result = _renamed_outputs(result, common.columns)
-            return result.node, _visible(result, alias)
+            return self.query(common.query, common.env, None).renamed(common.columns)
         if table.args.get("version") or table.args.get("when"):
             raise InvalidError("a view reads its sources as they are: leave VERSION AS OF out")
-        source = self._resolve(table)
-        node, visible = self.scan(source, alias)
-        aliases = table.args["alias"].columns if table.args.get("alias") else []
-        if aliases:
-            visible = [replace(v, name=new.name) for v, new in zip(visible, aliases, strict=True)]
-        return node, visible
+        return self.scan(self._resolve(table))
 
-    def scan(self, source: Source, alias: str) -> tuple[Node, list[Visible]]:
+    def scan(self, source: Source) -> Result:
         """A read of a table, or of a view's stored table as the view's readers see it."""
         if source.reader is not None:
             stored = replace(source, reader=None)
             inner = type(self)(lambda _table: stored)  # the only table that it reads
             inner.names = self.names
-            result = inner.query(source.reader, {}, None)
-            return result.node, _visible(result, alias)
+            return inner.query(source.reader, {}, None)
         columns = tuple(
             self.names.new(column.name, column.type, not_null=not column.nullable)
             for column in source.columns
         )
         fields = tuple(column.name for column in source.columns)
-        node = Scan(columns=columns, source=source.name, fields=fields)
-        visible = [
-            Visible(relation=alias, name=name, column=column)
-            for name, column in zip(fields, columns, strict=True)
-        ]
-        return node, visible
+        return Result.named(Scan(columns=columns, source=source.name, fields=fields), fields)
 
     def _join(self, join: exp.Join, from_: From, scope: Scope, env: Env) -> None:
         side, kind = (join.side or "").upper(), (join.kind or "").upper()
         if join.method or isinstance(join.this, exp.Lateral) or kind in ("ASOF", "ARRAY"):
             raise UnsupportedError(f"no rule for {join.sql('spark')[:80]}")
         node, visible = self._relation(join.this, env)
-        before = list(scope.columns)
-        together = Scope(columns=[*before, *visible], outer=scope.outer)
+        together = Scope(columns=[*scope.columns, *visible], outer=scope.outer)
         conditions = [together.bind(c) for c in conjuncts(join.args.get("on")) if c.sql() != "TRUE"]
-        using = [name.name for name in join.args.get("using") or ()]
-        pairs = [(Scope(columns=before), Scope(columns=visible), name) for name in using]
-        merged = []
-        for left_scope, right_scope, name in pairs:
-            left, right = left_scope.find(name, None), right_scope.find(name, None)
-            if left is None or right is None:
+        merged = []  # pairs of columns that USING joins by
+        for name in [column.name for column in join.args.get("using") or ()]:
+            one, other = (
+                Scope(columns=columns).find(name, None) for columns in (scope.columns, visible)
+            )
+            if one is None or other is None:
                 raise InvalidError(f"USING ({name}): both sides need that column")
-            conditions.append(exp.EQ(this=column_of(left), expression=column_of(right)))
-            merged.append((name, left, right))
+            conditions.append(exp.EQ(this=column_of(one), expression=column_of(other)))
+            merged.append((one, other))
         if any(c.find(exp.Query) for c in conditions):
             raise UnsupportedError("a subquery in an ON condition")
         if kind in ("SEMI", "ANTI"):
-            left_node = from_.collapse()
-            from_.parts = [self.key_join(JoinKind(kind.lower()), left_node, node, conditions)]
+            joined = self.key_join(JoinKind(kind.lower()), from_.collapse(), node, conditions)
+            from_.parts = [joined]
             return
         if side in ("", "INNER") and kind in ("", "INNER", "CROSS"):
-            from_.parts += node.parts if isinstance(node, InnerJoin) else [node]
-            from_.conditions += [
-                *(node.conditions if isinstance(node, InnerJoin) else ()),
-                *conditions,
-            ]
-            self._show(scope, visible, merged, keep_right=False)
-            return
-        left_node = from_.collapse()
-        if side == "LEFT":
-            joined = self.key_join(JoinKind.LEFT, left_node, node, conditions)
-        elif side == "RIGHT":
-            joined = self.key_join(JoinKind.LEFT, node, left_node, conditions)
-        elif side == "FULL":
-            joined = self.key_join(JoinKind.FULL, left_node, node, conditions)
+            from_.add(node)
+            from_.conditions += conditions
+        elif side in ("LEFT", "RIGHT", "FULL"):
+            if side == "FULL" and merged:
+                raise UnsupportedError("FULL JOIN … USING: write ON and COALESCE")
+            left, right = from_.collapse(), node
+            if side == "RIGHT":
+                left, right = right, left
+            which = JoinKind.FULL if side == "FULL" else JoinKind.LEFT
+            from_.parts = [self.key_join(which, left, right, conditions)]
         else:
             raise UnsupportedError(f"no rule for {join.sql('spark')[:80]}")
-        from_.parts = [joined]
-        if side == "FULL" and merged:
-            raise UnsupportedError("FULL JOIN … USING: write ON and COALESCE")
         self._show(scope, visible, merged, keep_right=side == "RIGHT")
 
     def _show(
         self,
         scope: Scope,
         visible: list[Visible],
-        merged: list[tuple[str, str, str]],
+        merged: list[tuple[str, str]],
         *,
         keep_right: bool,
     ) -> None:
         """Add a joined relation's columns. USING keeps one side's, which a star shows first."""
-        second = {pair[1 if keep_right else 2] for pair in merged}
-        first = [pair[2 if keep_right else 1] for pair in merged]
+        first = [pair[keep_right] for pair in merged]
+        second = {pair[not keep_right] for pair in merged}
         every = [
             replace(one, qualified=True) if one.column in second else one
             for one in (*scope.columns, *visible)
@@ -301,18 +297,6 @@ class Relations:
         items = (*((c, column_of(c)) for c in node.columns), (name, value))
         return Project(input=node, items=items), name
 
-    def _lateral_view(self, lateral: exp.Lateral, from_: From, scope: Scope) -> None:
-        alias = lateral.args["alias"]
-        call = scope.bind(lateral.this)
-        self.explode(
-            call,
-            from_,
-            scope,
-            [c.name for c in alias.columns],
-            alias.name or None,
-            outer=bool(lateral.args.get("outer")),
-        )
-
     def explode(
         self,
         call: exp.Expr,
@@ -322,7 +306,8 @@ class Relations:
         relation: str | None,
         *,
         outer: bool,
-    ) -> list[str]:
+    ) -> list[Visible]:
+        """Repeat each row as often as a generator says; returns the generator's columns."""
         if isinstance(call, exp.Posexplode | exp.PosexplodeOuter):
             names = names or ["pos", "col"]
         elif isinstance(call, exp.Explode | exp.ExplodeOuter):
@@ -332,11 +317,12 @@ class Relations:
         node = from_.collapse()
         generated = [self.names.new(name) for name in names]
         from_.parts = [Explode(input=node, call=call, outer=outer, added=tuple(generated))]
-        scope.columns += [
+        visible = [
             Visible(relation=relation, name=name, column=column)
             for name, column in zip(names, generated, strict=True)
         ]
-        return generated
+        scope.columns += visible
+        return visible
 
     def with_queries(self, query: exp.Expr, env: Env) -> Env:
         clause = query.args.get("with_")
@@ -351,29 +337,8 @@ class Relations:
             known[name] = Common(query=cte.this, columns=columns, env=dict(known))
         return known
 
-    def values_of(self, values: exp.Values, aliases: list[str]) -> Result:
-        width = len(values.expressions[0].expressions)
-        names = aliases or [f"col{n + 1}" for n in range(width)]
+    def values_of(self, values: exp.Values) -> Result:
+        """Literal rows."""
+        names = [f"col{n + 1}" for n in range(len(values.expressions[0].expressions))]
         columns = tuple(self.names.new(name) for name in names)
-        node = Values(columns=columns, rows=values)
-        outputs = [OutputColumn(name=n, column=c) for n, c in zip(names, columns, strict=True)]
-        return Result(node=node, outputs=outputs)
-
-
-def _visible(result: Result, relation: str | None) -> list[Visible]:
-    return [
-        Visible(relation=relation, name=output.name, column=output.column)
-        for output in result.outputs
-    ]
-
-
-def _renamed_outputs(result: Result, names: list[str]) -> Result:
-    if not names:
-        return result
-    if len(names) != len(result.outputs):
-        raise InvalidError(f"{len(names)} names are given for {len(result.outputs)} columns")
-    outputs = [
-        OutputColumn(name=name, column=output.column)
-        for name, output in zip(names, result.outputs, strict=True)
-    ]
-    return replace(result, outputs=outputs)
+        return Result.named(Values(columns=columns, rows=values), names)

@@ -9,7 +9,6 @@ from tailrace.views.query.from_clause import Relations, Result
 from tailrace.views.query.plan import (
     Aggregate,
     Node,
-    OutputColumn,
     SetKind,
     SetOperation,
     Union,
@@ -47,8 +46,7 @@ def combined(relations: Relations, query: exp.SetOperation, left: Result, right:
         node = SetOperation(
             columns=columns, kind=kind, left=nodes[0], right=nodes[1], converted=converted
         )
-    outputs = [OutputColumn(name=n, column=c) for n, c in zip(names, columns, strict=True)]
-    return Result(node=node, outputs=outputs)
+    return Result.named(node, names)
 
 
 def _column(relations: Relations, nodes: list[Node], place: int, name: str) -> str:
@@ -97,7 +95,7 @@ def _aligned(relations: Relations, result: Result) -> Node:
     wanted = tuple(output.column for output in result.outputs)
     if result.node.columns == wanted:
         return result.node
-    items: list[tuple[str, exp.Expr]] = [(o.name, column_of(o.column)) for o in result.outputs]
+    items = [(output.name, column_of(output.column)) for output in result.outputs]
     return relations.projected(result.node, items)
 
 

@@ -24,7 +24,7 @@ from tailrace.views.query.plan import (
     OutputColumn,
     Query,
 )
-from tailrace.views.query.scope import Resolve, Scope, UnsupportedError, Visible
+from tailrace.views.query.scope import Resolve, Scope, UnsupportedError
 from tailrace.views.query.set_operations import combined
 from tailrace.views.query.subqueries import Subqueries
 from tailrace.views.query.trees import column_of, columns_in, conjuncts, renamed
@@ -94,7 +94,7 @@ class Translator(Relations):
         if isinstance(query, exp.SetOperation):
             return self._limited(query, self._set_operation(query, env))
         if isinstance(query, exp.Values):
-            return self.values_of(query, [])
+            return self.values_of(query)
         if isinstance(query, exp.Select):
             return self._select(query, env, outer)
         raise UnsupportedError(f"no rule for {query.sql('spark')[:80]}")
@@ -257,23 +257,18 @@ class Translator(Relations):
         items: list[Item] = []
         self._expand_stars(select, scope)
         for tree in select.expressions:
-            value = tree.this if isinstance(tree, exp.Alias) else tree
+            value = tree.this if isinstance(tree, exp.Alias | exp.Aliases) else tree
             if isinstance(tree, exp.Aliases) or isinstance(value, exp.UDTF):
-                value = tree.this if isinstance(tree, exp.Aliases) else value
-                aliases = (
-                    [i.name for i in tree.expressions]
-                    if isinstance(tree, exp.Aliases)
-                    else ([tree.alias] if isinstance(tree, exp.Alias) else [])
-                )
-                outer = isinstance(value, exp.ExplodeOuter | exp.PosexplodeOuter)
-                generated = self.explode(
-                    scope.bind(value), from_, scope, aliases, None, outer=outer
-                )
-                shown = [v.name for v in scope.columns[-len(generated) :]]
-                items += [(n, column_of(c)) for n, c in zip(shown, generated, strict=True)]
-                continue
-            name = tree.alias if isinstance(tree, exp.Alias) else self._name_of(value)
-            items.append((name, subqueries.value(value, from_, scope)))
+                several = isinstance(tree, exp.Aliases)
+                names = [one.name for one in tree.expressions] if several else [tree.alias]
+                call = scope.bind(value)
+                is_outer = isinstance(call, exp.ExplodeOuter | exp.PosexplodeOuter)
+                names = [name for name in names if name]
+                shown = self.explode(call, from_, scope, names, None, outer=is_outer)
+                items += [(one.name, column_of(one.column)) for one in shown]
+            else:
+                name = tree.alias or self._name_of(value)
+                items.append((name, subqueries.value(value, from_, scope)))
         return items
 
     def _name_of(self, value: exp.Expr) -> str:
@@ -338,11 +333,7 @@ class Translator(Relations):
         if limit is None and offset is None:
             return result
         if orders is None:
-            scope = Scope(
-                columns=[
-                    Visible(relation=None, name=o.name, column=o.column) for o in result.outputs
-                ]
-            )
+            scope = Scope(columns=result.visible(None))
             order = query.args.get("order")
             items = [(o.name, column_of(o.column)) for o in result.outputs]
             orders = self._orders(order, scope, items) if order else []
