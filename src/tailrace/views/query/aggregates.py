@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from tailrace.errors import InvalidError
-from tailrace.views.query.plan import Aggregate, Aggregation, Node, Project, Union
+from tailrace.spark_sql.functions import called
+from tailrace.views.query.plan import Aggregate, Aggregation, Item, Node, Union
 from tailrace.views.query.scope import Scope, UnsupportedError
 from tailrace.views.query.trees import column_of, columns_in, outside_queries, renamed
 
@@ -43,6 +44,7 @@ _NULL_OF_NOTHING = (
     exp.LogicalAnd,
     exp.LogicalOr,
 )
+_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 # What passes a NULL on, so that a comparison of it is never true.
 STRICT = (exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Cast)
 _EXACT = (
@@ -111,51 +113,15 @@ def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[branch])
 
 
-@dataclass(kw_only=True)
-class Grouped:
-    """An Aggregate, and how expressions over its input read after it."""
-
-    node: Node
-    single: bool
-    open: list[exp.Expr]
-    replaced: dict[str, exp.Expr] = field(default_factory=dict)
-    scalars: frozenset[str] = frozenset()  # columns of the input that are scalar subqueries
-
-    def after(self, tree: exp.Expr) -> exp.Expr:
-        """An expression over the groups."""
-        holder = exp.Paren(this=tree.copy())
-        self._replace(holder.this)
-        known = set(self.node.columns)
-        for column in outside_queries(holder):
-            if column.name in self.scalars - known:
-                raise UnsupportedError("a scalar subquery in the SELECT list of groups")
-            if column.name not in known and not column.table:
-                shown = column.name.rpartition("_")[0]
-                raise InvalidError(f"{shown!r} is neither in the GROUP BY nor in an aggregate")
-        result: exp.Expr = holder.this
-        return result
-
-    def _replace(self, tree: exp.Expr) -> None:
-        if isinstance(tree, exp.Query):
-            return
-        # A window function is outermost: only its arguments are computed from groups.
-        inside_window = isinstance(tree.parent, exp.Window) and tree.parent.this is tree
-        value = None if inside_window else self.replaced.get(tree.sql("spark"))
-        if value is not None:
-            tree.replace(value.copy())
-            return
-        for child in list(tree.iter_expressions()):
-            self._replace(child)
-
-    def on_empty(self, tree: exp.Expr) -> exp.Expr | None:
-        """What an expression gives over no rows at all, if not NULL."""
-        if _is_null_of_nothing(tree):
-            return None
-        holder = exp.Paren(this=tree.copy())
-        for call in list(aggregate_calls(holder)):
-            call.replace(_of_nothing(call))
-        result: exp.Expr = holder.this
-        return result
+def over_nothing(tree: exp.Expr) -> exp.Expr | None:
+    """What an expression gives over no rows at all, if not NULL."""
+    if _is_null_of_nothing(tree):
+        return None
+    holder = exp.Paren(this=tree.copy())
+    for call in list(aggregate_calls(holder)):
+        call.replace(_of_nothing(call))
+    result: exp.Expr = holder.this
+    return result
 
 
 def _is_null_of_nothing(tree: exp.Expr) -> bool:
@@ -177,24 +143,27 @@ def _of_nothing(call: exp.Expr) -> exp.Expr:
     raise UnsupportedError(f"{call.sql('spark')[:60]} in a correlated subquery")
 
 
-class Aggregating:
-    """Translates one GROUP BY."""
+class Groups:
+    """The groups of one SELECT, and how expressions over their input read after it."""
 
     def __init__(self, translator: Translator, node: Node) -> None:
-        self._translator, self._node = translator, node
-        self._names = translator.names
-        self._replaced: dict[str, exp.Expr] = {}
+        self._translator, self._names = translator, translator.names
+        self.node = node  # what is grouped, and in the end the aggregate
+        self._replaced: dict[str, exp.Expr] = {}  # by the text of what a column stands for
         self._calls: dict[str, Aggregation] = {}
 
-    def run(
+    def group(
         self,
         group: exp.Group | None,
         scope: Scope,
-        items: list[tuple[str, exp.Expr]],
+        items: Sequence[Item],
         late: list[exp.Expr],
         open_conditions: list[exp.Expr],
-    ) -> Grouped:
-        """`late` are all expressions computed from groups, as written over the ungrouped input."""
+    ) -> list[exp.Expr]:
+        """Group the rows; returns the open conditions, over the groups.
+
+        `late` are all expressions computed from groups, as written over the ungrouped input.
+        """
         keys, sets = self._keys(group, scope, items)
         opened = []
         for condition in open_conditions:
@@ -207,12 +176,36 @@ class Aggregating:
             keys = self._expand(keys, sets, late)
         else:
             self._take_calls(late, {})
-        calls = tuple(self._calls.values())
         unique = tuple(dict.fromkeys(keys))
         self._names.check_groupable(unique)
-        node = Aggregate(input=self._node, keys=unique, calls=calls)
-        single = group is None
-        return Grouped(node=node, single=single, open=opened, replaced=self._replaced)
+        self.node = Aggregate(input=self.node, keys=unique, calls=tuple(self._calls.values()))
+        return opened
+
+    def after(self, tree: exp.Expr, scalars: AbstractSet[str]) -> exp.Expr:
+        """An expression over the groups; `scalars` are columns with the values of subqueries."""
+        holder = exp.Paren(this=tree.copy())
+        self._replace(holder.this)
+        known = set(self.node.columns)
+        for column in outside_queries(holder):
+            if column.name in scalars - known:
+                raise UnsupportedError("a scalar subquery in the SELECT list of groups")
+            if column.name not in known and not column.table:
+                shown = column.name.rpartition("_")[0]
+                raise InvalidError(f"{shown!r} is neither in the GROUP BY nor in an aggregate")
+        result: exp.Expr = holder.this
+        return result
+
+    def _replace(self, tree: exp.Expr) -> None:
+        if isinstance(tree, exp.Query):
+            return
+        # A window function is outermost: only its arguments are computed from groups.
+        inside_window = isinstance(tree.parent, exp.Window) and tree.parent.this is tree
+        value = None if inside_window else self._replaced.get(tree.sql("spark"))
+        if value is not None:
+            tree.replace(value.copy())
+            return
+        for child in list(tree.iter_expressions()):
+            self._replace(child)
 
     def _take_calls(self, late: list[exp.Expr], moved: Mapping[str, exp.Expr]) -> None:
         for tree in late:
@@ -225,42 +218,37 @@ class Aggregating:
     # --- keys -------------------------------------------------------------------------------
 
     def _keys(
-        self, group: exp.Group | None, scope: Scope, items: list[tuple[str, exp.Expr]]
-    ) -> tuple[list[str], list[tuple[int, ...]] | None]:
+        self, group: exp.Group | None, scope: Scope, items: Sequence[Item]
+    ) -> tuple[list[str], list[tuple[str, ...]] | None]:
+        """All keys, and those of each grouping set if there are several."""
         if group is None:
             return [], None
         if group.args.get("all"):
-            trees = [value for _, value in items if not is_aggregate(value)]
-            return [self._key(tree) for tree in trees], None
+            return [self._key(value) for _, value in items if not is_aggregate(value)], None
 
-        def bound(tree: exp.Expr) -> exp.Expr:
-            return self._translator.bound_late(tree, scope, items)
+        def key(tree: exp.Expr) -> str:
+            return self._key(self._translator.bound_late(tree, scope, items))
 
-        sets_of = {exp.Rollup: "rollup", exp.Cube: "cube", exp.GroupingSets: "grouping_sets"}
-        given = list(group.expressions)
-        plain = [self._key(bound(tree)) for tree in given if type(tree) not in sets_of]
-        special = [(sets_of[type(tree)], tree) for tree in given if type(tree) in sets_of]
-        special += [
-            (kind, clause) for kind in sets_of.values() for clause in group.args.get(kind) or ()
-        ]
-        if not special:
+        plain = [key(tree) for tree in group.expressions if not isinstance(tree, _SETS)]
+        clauses = [tree for tree in group.expressions if isinstance(tree, _SETS)]
+        for kind in _SETS:
+            clauses += group.args.get(kind.key) or ()
+        if not clauses:
             return plain, None
-        if len(special) > 1:
+        if len(clauses) > 1:
             raise UnsupportedError("several ROLLUP, CUBE or GROUPING SETS in one GROUP BY")
-        kind, clause = special[0]
-        if not clause.expressions:  # GROUP BY a, b WITH ROLLUP
-            return plain, _sets(kind, len(plain), 0)
-        if kind != "grouping_sets":
-            own = [self._key(bound(tree)) for tree in clause.expressions]
-            return [*plain, *own], _sets(kind, len(own), len(plain))
-        keys, sets = list(plain), []
-        for one in clause.expressions:
-            trees = one.expressions if isinstance(one, exp.Tuple) else [one]
-            members = [self._key(bound(exp.maybe_copy(tree))) for tree in trees]
-            keys += [key for key in members if key not in keys]
-            sets.append(members)
-        always = range(len(plain))
-        return keys, [(*always, *(keys.index(key) for key in members)) for members in sets]
+        (clause,) = clauses
+        given = clause.expressions
+        always = plain if given else []  # GROUP BY a, b WITH ROLLUP
+        if isinstance(clause, exp.GroupingSets):
+            own: list[Sequence[str]] = [
+                [key(tree) for tree in (one.expressions if isinstance(one, exp.Tuple) else [one])]
+                for one in given
+            ]
+        else:
+            own = _sets_of(clause, [key(tree) for tree in given] or plain)
+        sets = [(*always, *members) for members in own]
+        return list(dict.fromkeys([*always, *chain(*own)])), sets
 
     def _key(self, tree: exp.Expr) -> str:
         """A group key as a column of the input."""
@@ -273,13 +261,13 @@ class Aggregating:
         known = self._replaced.get(text)
         if known is not None:
             return known.name
-        self._node, name = self._translator.with_column(self._node, tree, "g")
+        self.node, name = self._translator.with_column(self.node, tree, "g")
         self._replaced[text] = column_of(name)
         return name
 
     def _correlation(self, condition: exp.Expr) -> tuple[str, exp.Expr]:
         """An open condition of a subquery with aggregates: its inner side becomes a key."""
-        own = set(self._node.columns)
+        own = set(self.node.columns)
         if isinstance(condition, exp.EQ):
             for inner, outer in (
                 (condition.left, condition.right),
@@ -291,67 +279,47 @@ class Aggregating:
         raise UnsupportedError(f"a correlated subquery with {condition.sql('spark')}")
 
     def _expand(
-        self, keys: list[str], sets: list[tuple[int, ...]], late: list[exp.Expr]
+        self, keys: list[str], sets: list[tuple[str, ...]], late: list[exp.Expr]
     ) -> list[str]:
         """Every row once for each grouping set, with NULL for the keys that are not in it."""
         if len(set(map(frozenset, sets))) != len(sets):
             raise UnsupportedError("the same grouping set twice")
-        numbers = [
-            sum(1 << (len(keys) - 1 - k) for k in range(len(keys)) if k not in members)
-            for members in sets
-        ]
-        before = self._node
+        # Spark's number of a set has a bit for each key that is not in it.
+        bits = {key: 1 << n for n, key in enumerate(reversed(keys))}
+        numbers = [sum(bits[key] for key in keys if key not in members) for members in sets]
+        names, before = self._names, self.node
         parts = []
-        names = self._names
         for members, number in zip(sets, numbers, strict=True):
-            items: list[tuple[str, exp.Expr]] = [
-                (names.new(c, names.types.get(c)), column_of(c)) for c in before.columns
-            ]
-            items += [
-                (
-                    names.new(key, names.types.get(key)),
-                    column_of(key) if place in members else exp.Null(),
-                )
-                for place, key in enumerate(keys)
-            ]
-            items.append((names.new("grouping_id"), exp.Literal.number(number)))
-            parts.append(Project(input=before, items=tuple(items)))
+            items: list[Item] = [(c, column_of(c)) for c in before.columns]
+            items += [(k, column_of(k) if k in members else exp.Null()) for k in keys]
+            items.append(("grouping_id", exp.Literal.number(number)))
+            parts.append(self._translator.projected(before, items))
         every = [*before.columns, *keys, "grouping_id"]
         columns = tuple(names.new(c, names.types.get(c)) for c in every)
-        self._node = Union(columns=columns, parts=tuple(parts))
+        self.node = Union(columns=columns, parts=tuple(parts))
         width = len(before.columns)
-        moved = {
-            old: column_of(new) for old, new in zip(before.columns, columns[:width], strict=True)
+        moved = {old: column_of(new) for old, new in zip(before.columns, columns, strict=False)}
+        mark = columns[-1]
+        grouped = dict(zip(keys, columns[width:-1], strict=True))
+        self._replaced = {t: column_of(grouped[key.name]) for t, key in self._replaced.items()}
+        lacking = {
+            key: [n for members, n in zip(sets, numbers, strict=True) if key not in members]
+            for key in keys
         }
-        grouped, mark = columns[width:-1], columns[-1]
-        for text, value in list(self._replaced.items()):
-            self._replaced[text] = column_of(grouped[keys.index(value.name)])
         for tree in late:
-            self._grouping(tree, keys, sets, numbers, mark)
+            self._grouping(tree, lacking, mark)
         self._take_calls(late, moved)
-        return [*grouped, mark]
+        return [*grouped.values(), mark]
 
-    def _grouping(
-        self,
-        tree: exp.Expr,
-        keys: list[str],
-        sets: list[tuple[int, ...]],
-        numbers: list[int],
-        mark: str,
-    ) -> None:
+    def _grouping(self, tree: exp.Expr, lacking: Mapping[str, list[int]], mark: str) -> None:
         """`grouping(key)` and `grouping_id()` follow from the number of the set."""
         for call in tree.find_all(exp.Func):
-            name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
-            if name.lower() == "grouping_id":
+            name = called(call)
+            if name == "grouping_id":
                 self._replaced[call.sql("spark")] = exp.cast(column_of(mark), "bigint")
-            elif name.lower() == "grouping":
+            elif name == "grouping":
                 (key,) = call.expressions or [call.this]
-                place = keys.index(key.name)
-                out = [
-                    exp.Literal.number(number)
-                    for members, number in zip(sets, numbers, strict=True)
-                    if place not in members
-                ]
+                out = [exp.Literal.number(number) for number in lacking[key.name]]
                 inside = exp.In(this=column_of(mark), expressions=out) if out else exp.false()
                 value = exp.Case(
                     ifs=[exp.If(this=inside, true=exp.Literal.number(1))],
@@ -377,13 +345,9 @@ class Aggregating:
         return Aggregation(name=name, call=plain, exact=exact, decimal=decimal)
 
 
-def _sets(kind: str, count: int, first: int) -> list[tuple[int, ...]]:
-    always = tuple(range(first))
-    own = range(first, first + count)
-    if kind == "rollup":
-        return [(*always, *own[:length]) for length in range(count, -1, -1)]
-    return [
-        (*always, *members)
-        for length in range(count, -1, -1)
-        for members in combinations(own, length)
-    ]
+def _sets_of(clause: exp.Expr, keys: list[str]) -> list[Sequence[str]]:
+    """The grouping sets of a ROLLUP or a CUBE."""
+    sizes = range(len(keys), -1, -1)
+    if isinstance(clause, exp.Rollup):
+        return [keys[:size] for size in sizes]
+    return [members for size in sizes for members in combinations(keys, size)]

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from tailrace.errors import InvalidError
 from tailrace.spark_sql.functions import DAY, INSTANT, nondeterministic_calls
-from tailrace.views.query.aggregates import Aggregating, is_aggregate
+from tailrace.views.query.aggregates import Groups, is_aggregate, over_nothing
 from tailrace.views.query.from_clause import REFUSED, Env, From, Relations, Result
 from tailrace.views.query.optimize import filtered
 from tailrace.views.query.plan import (
@@ -191,12 +191,13 @@ class Translator(Relations):
             tree.transform(lambda part: exp.Null() if isinstance(part, exp.Query) else part)
             for tree in late.trees()
         ]
-        grouped = Aggregating(self, result.node).run(group, scope, late.items, trees, result.open)
-        grouped.scalars = frozenset(subqueries.columns)
-        result.node, result.single, result.open = grouped.node, grouped.single, grouped.open
-        if grouped.single and result.open:
-            result.on_empty = grouped.on_empty(late.items[0][1])
-        late.rewrite(grouped.after)
+        groups = Groups(self, result.node)
+        result.open = groups.group(group, scope, late.items, trees, result.open)
+        result.node, result.single = groups.node, group is None
+        if result.single and result.open:
+            result.on_empty = over_nothing(late.items[0][1])
+        scalars = frozenset(subqueries.columns)
+        late.rewrite(lambda tree: groups.after(tree, scalars))
         if late.having is not None:
             holder = From(types=self.names.types, parts=[result.node])
             for condition in conjuncts(late.having):
