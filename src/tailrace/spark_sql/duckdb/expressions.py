@@ -15,16 +15,21 @@ from sqlglot import exp
 from tailrace.errors import InvalidError
 from tailrace.spark_sql import types
 from tailrace.spark_sql.duckdb import operators, type_rules
-from tailrace.spark_sql.duckdb.operators import divided_exactly, plain_zero
+from tailrace.spark_sql.duckdb.operators import divided_exactly
 from tailrace.spark_sql.duckdb.translated import (
     Rule,
     Translate,
     Translated,
     apply,
+    call,
     cast,
     cast_tree,
     day_of,
+    failure,
+    literal_day,
     only,
+    plain_zero,
+    typed,
 )
 from tailrace.spark_sql.duckdb.type_rules import (
     BIGINT,
@@ -65,7 +70,7 @@ def _literal(tree: exp.Literal, _: Translate) -> Translated:
         raise DiffersError(f"the number {text}")
     if "." in text:
         kind = type_rules.literal_decimal(text)
-        return Translated(cast_tree(exp.Literal.string(text), kind), kind)
+        return typed(exp.Literal.string(text), kind)
     number = int(text)
     if number >= 2**63:
         raise DiffersError(f"the number {text}")
@@ -90,13 +95,13 @@ def _cast(tree: exp.Cast, translate: Translate) -> Translated:
     only(tree, {"this", "to", "_type"})
     day = day_of(tree)
     if day is not None:
-        return Translated(cast_tree(exp.Literal.string(day.isoformat()), DATE), DATE)
+        return literal_day(day)
     try:
         kind = types.parse_type(tree.to.sql("spark"))
     except InvalidError as error:
         raise DiffersError(str(error)) from error
     if type_rules.is_decimal(kind) and tree.this.is_string and _is_number(tree.this.this):
-        return Translated(cast_tree(exp.Literal.string(tree.this.this), kind), kind)
+        return typed(exp.Literal.string(tree.this.this), kind)
     value = translate(tree.this)
     if not _same_cast(value.type, kind):
         raise DiffersError(f"{value.type} as {kind}")
@@ -132,13 +137,7 @@ def _substring(tree: exp.Substring, translate: Translate) -> Translated:
     )
     if value.type != TEXT or not plain:
         raise DiffersError(tree.sql("spark")[:80])
-    return Translated(
-        exp.Anonymous(
-            this="substring",
-            expressions=[value.tree, *(exp.Literal.number(number) for number in numbers)],
-        ),
-        TEXT,
-    )
+    return Translated(call("substring", value.tree, *map(exp.Literal.number, numbers)), TEXT)
 
 
 _PARTS = {exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.Quarter: "quarter"}
@@ -147,7 +146,7 @@ _PARTS = {exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.Quarter: "qu
 def _part_of_day(part: str, value: Translated) -> Translated:
     if value.type != DATE:
         raise DiffersError(f"{part} of {value.type}")
-    return Translated(cast_tree(exp.Anonymous(this=part, expressions=[value.tree]), INT), INT)
+    return typed(call(part, value.tree), INT)
 
 
 def _date_part(tree: exp.Func, translate: Translate) -> Translated:
@@ -176,7 +175,7 @@ def _length(tree: exp.Length, translate: Translate) -> Translated:
     value = translate(tree.this)
     if value.type != TEXT:
         raise DiffersError(f"the length of {value.type}")
-    return Translated(cast_tree(exp.Anonymous(this="length", expressions=[value.tree]), INT), INT)
+    return typed(call("length", value.tree), INT)
 
 
 def _count(tree: exp.Count, translate: Translate) -> Translated:
@@ -189,18 +188,15 @@ def _count(tree: exp.Count, translate: Translate) -> Translated:
         if len(inner.expressions) != 1:
             raise DiffersError("COUNT(DISTINCT) of several values")
         value = translate(inner.expressions[0])
-        plain = (
-            plain_zero(value.tree, value.type) if type_rules.is_floating(value.type) else value.tree
-        )
-        return Translated(exp.Count(this=exp.Distinct(expressions=[plain])), BIGINT)
+        distinct = exp.Distinct(expressions=[plain_zero(value)])
+        return Translated(exp.Count(this=distinct), BIGINT)
     return Translated(exp.Count(this=translate(inner).tree), BIGINT)
 
 
 def _sum(tree: exp.Sum, translate: Translate) -> Translated:
     only(tree, {"this"})
     value = translate(tree.this)
-    kind = type_rules.total(value.type)
-    return Translated(cast_tree(exp.Sum(this=value.tree), kind), kind)
+    return typed(exp.Sum(this=value.tree), type_rules.total(value.type))
 
 
 def _avg(tree: exp.Avg, translate: Translate) -> Translated:
@@ -213,14 +209,13 @@ def _avg(tree: exp.Avg, translate: Translate) -> Translated:
         if not type_rules.is_whole(value.type):
             return Translated(average, kind)
         # Beyond this, doubles add up differently in another order.
-        spread = exp.Sum(this=exp.Anonymous(this="abs", expressions=[double.copy()]))
+        spread = exp.Sum(this=call("abs", double.copy()))
         inexact = exp.GT(this=spread, expression=exp.Literal.number(2**52))
-        failure = exp.Anonymous(this="error", expressions=[exp.Literal.string("inexact")])
-        return Translated(exp.Case(ifs=[exp.If(this=inexact, true=failure)], default=average), kind)
+        branch = exp.If(this=inexact, true=failure("inexact"))
+        return Translated(exp.Case(ifs=[branch], default=average), kind)
     total = _sum(exp.Sum(this=tree.this.copy()), translate)
     # Enough digits for all rows that may be in memory.
-    digits = pa.decimal128(10, 0)
-    count = Translated(cast_tree(exp.Count(this=value.tree), digits), digits)
+    count = typed(exp.Count(this=value.tree), pa.decimal128(10, 0))
     quotient = divided_exactly(total, count, kind)
     some = exp.GT(this=exp.Count(this=value.tree.copy()), expression=exp.Literal.number(0))
     return Translated(exp.Paren(this=exp.Case(ifs=[exp.If(this=some, true=quotient.tree)])), kind)

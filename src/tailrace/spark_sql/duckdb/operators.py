@@ -11,12 +11,17 @@ from tailrace.spark_sql.duckdb.translated import (
     Translate,
     Translated,
     apply,
+    call,
     cast,
     cast_tree,
     condition,
     day_of,
+    failure,
+    literal_day,
     only,
+    plain_zero,
     to_common_type,
+    typed,
 )
 from tailrace.spark_sql.duckdb.type_rules import (
     BOOLEAN,
@@ -67,20 +72,20 @@ def _arithmetic(function: type[exp.Binary]) -> Rule:
     def rule(tree: exp.Binary, translate: Translate) -> Translated:
         day = day_of(tree)
         if day is not None:
-            return Translated(cast_tree(exp.Literal.string(day.isoformat()), DATE), DATE)
+            return literal_day(day)
         a, b = operands(tree, translate)
         if is_double(a, b):
             return Translated(apply(function, cast(a, DOUBLE), cast(b, DOUBLE)), DOUBLE)
         if type_rules.is_whole(a.type) and type_rules.is_whole(b.type):
             kind = type_rules.common([a.type, b.type])
-            return Translated(cast_tree(apply(function, cast(a, kind), cast(b, kind)), kind), kind)
+            return typed(apply(function, cast(a, kind), cast(b, kind)), kind)
         a, b = decimals(a, b)
         kind = (type_rules.product if function is exp.Mul else type_rules.sum_of_two)(
             a.type, b.type
         )
         # DuckDB keeps to the operands' width, and fails where 18 digits are not enough.
         wide = cast_tree(a.tree, pa.decimal128(38, a.type.scale))
-        return Translated(cast_tree(apply(function, wide, b.tree), kind), kind)
+        return typed(apply(function, wide, b.tree), kind)
 
     return rule
 
@@ -97,9 +102,9 @@ def _div(tree: exp.Div, translate: Translate) -> Translated:
 def _divided(a: exp.Expr, b: exp.Expr) -> exp.Expr:
     """A quotient, or an error at zero, where Spark fails or gives NULL by its settings."""
     zero = exp.EQ(this=b.copy(), expression=exp.Literal.number(0))
-    failure = exp.Anonymous(this="error", expressions=[exp.Literal.string("division by zero")])
     quotient = exp.Div(this=a, expression=b, typed=False, safe=False)
-    return exp.Case(ifs=[exp.If(this=zero, true=failure)], default=exp.Paren(this=quotient))
+    branch = exp.If(this=zero, true=failure("division by zero"))
+    return exp.Case(ifs=[branch], default=exp.Paren(this=quotient))
 
 
 def divided_exactly(a: Translated, b: Translated, kind: DataType) -> Translated:
@@ -118,14 +123,10 @@ def divided_exactly(a: Translated, b: Translated, kind: DataType) -> Translated:
         return apply(exp.Mul, whole, exp.Cast(this=more, to=huge.copy())) if extra else whole
 
     near = cast_tree(exp.Literal.string(f"1.01e-{_PLACES - kind.scale}"), DOUBLE)
-    count = exp.Anonymous(this=DIVIDE, expressions=[unscaled(a, more), unscaled(b, 0), near])
-    unit = cast_tree(exp.Literal.string(f"{10**-kind.scale:.{kind.scale}f}"), _unit(kind))
-    scaled = apply(exp.Mul, cast_tree(count, pa.decimal128(38, 0)), unit)
-    return Translated(cast_tree(scaled, kind), kind)
-
-
-def _unit(kind: DataType) -> DataType:
-    return pa.decimal128(max(kind.scale, 1), kind.scale)
+    count = call(DIVIDE, unscaled(a, more), unscaled(b, 0), near)
+    digits = pa.decimal128(max(kind.scale, 1), kind.scale)
+    unit = cast_tree(exp.Literal.string(f"{10**-kind.scale:.{kind.scale}f}"), digits)
+    return typed(apply(exp.Mul, cast_tree(count, pa.decimal128(38, 0)), unit), kind)
 
 
 def _mod(tree: exp.Mod, translate: Translate) -> Translated:
@@ -148,17 +149,12 @@ def _neg(tree: exp.Neg, translate: Translate) -> Translated:
     return Translated(cast_tree(negated, kind), kind, f"-{value.literal}")
 
 
-def plain_zero(value: exp.Expr, kind: DataType) -> exp.Expr:
-    """A floating-point number, with negative zero as positive."""
-    return apply(exp.Add, value, cast_tree(exp.Literal.number(0), kind))
-
-
 def _abs(tree: exp.Abs, translate: Translate) -> Translated:
     only(tree, {"this"})
     value = translate(tree.this)
     if value.type != DOUBLE:  # the least whole number has no positive counterpart
         raise DiffersError(f"the absolute value of {value.type}")
-    return Translated(exp.Anonymous(this="abs", expressions=[value.tree]), DOUBLE)
+    return Translated(call("abs", value.tree), DOUBLE)
 
 
 def _inverse(tree: exp.Pow, translate: Translate) -> Translated:
@@ -168,7 +164,7 @@ def _inverse(tree: exp.Pow, translate: Translate) -> Translated:
     if not type_rules.is_floating(value.type) or tree.expression.sql() != "-1":
         raise DiffersError(tree.sql("spark")[:80])
     one = exp.Neg(this=exp.Literal.number(1))
-    return Translated(exp.Anonymous(this="pow", expressions=[cast(value, DOUBLE), one]), DOUBLE)
+    return Translated(call("pow", cast(value, DOUBLE), one), DOUBLE)
 
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
@@ -179,10 +175,8 @@ def _compared(a: Translated, b: Translated) -> tuple[exp.Expr, exp.Expr]:
         a, b = decimals(a, b)
     elif DATE in (a.type, b.type):
         a, b = _as_day(a), _as_day(b)
-    sides, kind = to_common_type([a, b])
-    if type_rules.is_floating(kind):  # joined by their bits, zeros of different signs would differ
-        sides = [plain_zero(value, kind) for value in sides]
-    return sides[0], sides[1]
+    a, b = to_common_type([a, b])
+    return plain_zero(a), plain_zero(b)  # zeros of different signs have different bits
 
 
 def _as_day(value: Translated) -> Translated:
@@ -190,11 +184,7 @@ def _as_day(value: Translated) -> Translated:
     if value.type != TEXT:
         return value
     day = day_of(exp.cast(value.tree.copy(), "date"))
-    return (
-        value
-        if day is None
-        else Translated(cast_tree(exp.Literal.string(day.isoformat()), DATE), DATE)
-    )
+    return value if day is None else literal_day(day)
 
 
 def _comparison(function: type[exp.Binary]) -> Rule:
@@ -236,9 +226,7 @@ def _in(tree: exp.In, translate: Translate) -> Translated:
     only(tree, {"this", "expressions"})
     value = translate(tree.this)
     others = [translate(other) for other in tree.expressions]
-    values, kind = to_common_type([value, *others])
-    if type_rules.is_floating(kind):  # as when comparing two
-        values = [plain_zero(one, kind) for one in values]
+    values = [plain_zero(one) for one in to_common_type([value, *others])]
     return Translated(exp.Paren(this=exp.In(this=values[0], expressions=values[1:])), BOOLEAN)
 
 
@@ -268,12 +256,13 @@ def _case(tree: exp.Case, translate: Translate) -> Translated:
     default = tree.args.get("default") or exp.Null()
     branches = tree.args["ifs"]
     values = [translate(branch.args["true"]) for branch in branches]
-    results, kind = to_common_type([*values, translate(default)])
+    *results, otherwise = to_common_type([*values, translate(default)])
     ifs = [
-        exp.If(this=condition(translate(branch.this)), true=value)
-        for branch, value in zip(branches, results, strict=False)
+        exp.If(this=condition(translate(branch.this)), true=value.tree)
+        for branch, value in zip(branches, results, strict=True)
     ]
-    return Translated(exp.Paren(this=exp.Case(ifs=ifs, default=results[-1])), kind)
+    case = exp.Case(ifs=ifs, default=otherwise.tree)
+    return Translated(exp.Paren(this=case), otherwise.type)
 
 
 def _if(tree: exp.If, translate: Translate) -> Translated:
@@ -290,8 +279,8 @@ def _one_of(function: str) -> Rule:
         only(tree, {"this", "expressions", "ignore_nulls"})
         if 1 + len(tree.expressions) < least:
             raise DiffersError(f"{function} of one value")
-        values, kind = to_common_type([translate(part) for part in (tree.this, *tree.expressions)])
-        return Translated(exp.Anonymous(this=function, expressions=values), kind)
+        values = to_common_type([translate(part) for part in (tree.this, *tree.expressions)])
+        return Translated(call(function, *(value.tree for value in values)), values[0].type)
 
     return rule
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
 from tailrace.spark_sql.duckdb import type_rules
-from tailrace.spark_sql.duckdb.type_rules import BOOLEAN, NULL, DataType, DiffersError
+from tailrace.spark_sql.duckdb.type_rules import BOOLEAN, DATE, NULL, DataType, DiffersError
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,33 @@ def cast_tree(tree: exp.Expr, kind: DataType) -> exp.Expr:
     return exp.Cast(this=tree, to=type_rules.duck_type(kind))
 
 
+def typed(tree: exp.Expr, kind: DataType) -> Translated:
+    """A DuckDB tree whose value is cast to the type that it has in Spark."""
+    return Translated(cast_tree(tree, kind), kind)
+
+
+def literal_day(day: dt.date) -> Translated:
+    """A day."""
+    return typed(exp.Literal.string(day.isoformat()), DATE)
+
+
+def plain_zero(value: Translated) -> exp.Expr:
+    """A value's tree; of a floating-point number, with negative zero as positive."""
+    if not type_rules.is_floating(value.type):
+        return value.tree
+    return apply(exp.Add, value.tree, cast_tree(exp.Literal.number(0), value.type))
+
+
+def call(function: str, *arguments: exp.Expr) -> exp.Anonymous:
+    """A call of a function of DuckDB's."""
+    return exp.Anonymous(this=function, expressions=list(arguments))
+
+
+def failure(reason: str) -> exp.Expr:
+    """What fails when it is computed: then Spark is asked."""
+    return call("error", exp.Literal.string(reason))
+
+
 def apply(function: type[exp.Binary], a: exp.Expr, b: exp.Expr) -> exp.Expr:
     """An operator between two trees."""
     return exp.Paren(this=function(this=a, expression=b))
@@ -66,10 +93,10 @@ def only(tree: exp.Expr, allowed: Collection[str]) -> None:
         raise DiffersError(f"{', '.join(sorted(others))} of {type(tree).__name__}")
 
 
-def to_common_type(values: list[Translated]) -> tuple[list[exp.Expr], DataType]:
-    """Values cast to their common type, and that type."""
-    kind = type_rules.common([value.type for value in values])
-    return [cast(value, kind) for value in values], kind
+def to_common_type(values: Sequence[Translated]) -> list[Translated]:
+    """Values cast to their common type."""
+    kind = type_rules.common(value.type for value in values)
+    return [Translated(cast(value, kind), kind) for value in values]
 
 
 _PLAIN = re.compile(r"\d{4}-\d\d-\d\d")

@@ -15,8 +15,14 @@ from sqlglot import exp
 from tailrace.spark_sql.duckdb import type_rules
 from tailrace.spark_sql.duckdb.engine import ColumnTypes
 from tailrace.spark_sql.duckdb.expressions import translate
-from tailrace.spark_sql.duckdb.operators import plain_zero
-from tailrace.spark_sql.duckdb.translated import Translated, cast, condition, only
+from tailrace.spark_sql.duckdb.translated import (
+    Translated,
+    cast,
+    condition,
+    only,
+    plain_zero,
+    typed,
+)
 from tailrace.spark_sql.duckdb.type_rules import BIGINT, INT, DataType, DiffersError
 from tailrace.store.schema import Column
 from tailrace.views.incremental import stored_delta
@@ -222,12 +228,7 @@ class _Select:
         items = self._items()
         if self.tree.args.get("distinct"):
             # As for groups.
-            items = [
-                (name, Translated(plain_zero(value.tree, value.type), value.type))
-                if type_rules.is_floating(value.type)
-                else (name, value)
-                for name, value in items
-            ]
+            items = [(name, Translated(plain_zero(value), value.type)) for name, value in items]
         query = select([_named(value.tree, name) for name, value in items], source)
         query.set("joins", joins)
         if restriction is not None:
@@ -319,15 +320,10 @@ class _Select:
         numbered = exp.Window(
             this=exp.RowNumber(),
             # Not the columns themselves: DuckDB would give back what it sorted by.
-            partition_by=[
-                plain_zero(key.tree, key.type) if type_rules.is_floating(key.type) else key.tree
-                for key in keys
-            ],
+            partition_by=[plain_zero(key) for key in keys],
             order=exp.Order(expressions=order),
         )
-        return Translated(
-            exp.Cast(this=numbered, to=type_rules.duck_type(type_rules.INT)), type_rules.INT
-        )
+        return typed(numbered, INT)
 
     def _condition(self, tree: exp.Expr) -> exp.Expr:
         return condition(translate(tree, self._typed))
@@ -342,9 +338,7 @@ class _Select:
         if len(owners) != 1:
             raise DiffersError(f"{len(owners)} columns called {tree.sql('spark')}")
         alias, kind = owners[0]
-        value: exp.Expr = _column(name, alias)
         type_rules.check(kind)
-        if name in self.grouped and type_rules.is_floating(kind):
-            # Of zeros with different signs, Spark shows the positive one.
-            value = plain_zero(value, kind)
-        return Translated(value, kind)
+        value = Translated(_column(name, alias), kind)
+        # Of zeros with different signs in a group, Spark shows the positive one.
+        return Translated(plain_zero(value), kind) if name in self.grouped else value
