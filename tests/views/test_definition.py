@@ -89,7 +89,7 @@ def test_a_query_that_asks_for_the_instant_has_its_own() -> None:
 
 def test_a_view_over_a_view_follows_what_that_one_is() -> None:
     def over(job: int, below: Definition) -> Definition:
-        view = ViewInput(job=job, reader=reader_of(below, ()), definition=below)
+        view = ViewInput(job=job, definition=below)
         return define("SELECT a FROM v", lambda _schema, _name: table_input(PLAIN, view))
 
     one = define("SELECT a, b FROM t", reading(PLAIN))

@@ -53,19 +53,7 @@ _FROM_SPARK = {spark: arrow for arrow, spark, _ in _ATOMIC} | {
 }
 # What sqlglot makes of the names above.
 _FROM_SQLGLOT = {
-    exp.DataType.Type.BOOLEAN: pa.bool_(),
-    exp.DataType.Type.TINYINT: pa.int8(),
-    exp.DataType.Type.SMALLINT: pa.int16(),
-    exp.DataType.Type.INT: pa.int32(),
-    exp.DataType.Type.BIGINT: pa.int64(),
-    exp.DataType.Type.FLOAT: pa.float32(),
-    exp.DataType.Type.DOUBLE: pa.float64(),
-    exp.DataType.Type.TEXT: pa.string(),
-    exp.DataType.Type.BINARY: pa.binary(),
-    exp.DataType.Type.DATE: pa.date32(),
-    exp.DataType.Type.TIMESTAMPTZ: TIMESTAMP,
-    exp.DataType.Type.TIMESTAMPLTZ: TIMESTAMP,
-    exp.DataType.Type.TIMESTAMPNTZ: TIMESTAMP_NTZ,
+    exp.DataType.build(spark, dialect="spark").this: arrow for spark, arrow in _FROM_SPARK.items()
 }
 
 _WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {

@@ -49,11 +49,9 @@ STORED = "stored"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input:
-    """A table, or another view, that a query names."""
+class Input(Source):
+    """A table, or another view, that a query names. Compared by what the rest follows from."""
 
-    name: str  # of the table; of a view, of the stored one
-    columns: tuple[SourceColumn, ...] = field(compare=False)  # they follow from the rest
     table: TableInfo | None = None  # None for a view that has not been built
     view: ViewInput | None = None
 
@@ -63,19 +61,12 @@ class Input:
         table = self.table
         return () if table is None else tuple(column.name for column in table.key_columns)
 
-    @property
-    def source(self) -> Source:
-        """As the translator wants it."""
-        reader = None if self.view is None else self.view.reader
-        return Source(name=self.name, columns=self.columns, reader=reader)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ViewInput:
     """A view that another one reads."""
 
     job: int  # its job's id
-    reader: exp.Query = field(compare=False)  # what its readers see of the stored table
     definition: Definition
 
 
@@ -158,7 +149,7 @@ def _define(parsed: Parsed, inputs: Mapping[str, Input], moment: datetime) -> De
     layout, reason = None, ""
     types: Mapping[str, exp.DataType] = {}
     try:
-        query, types = translate(tree, lambda table: inputs[table_key(table)].source)
+        query, types = translate(tree, lambda table: inputs[table_key(table)])
         layout = layout_of(query)
         if depth(layout.root) > _DEEPEST:
             layout, reason = None, TOO_DEEP
@@ -179,7 +170,10 @@ def _define(parsed: Parsed, inputs: Mapping[str, Input], moment: datetime) -> De
 
 def table_input(table: TableInfo, view: ViewInput | None = None) -> Input:
     """A table, or a view that has been built."""
-    return Input(name=name_of(table), columns=_columns(table.columns), table=table, view=view)
+    names = [column.name for column in table.columns]
+    reader = None if view is None else reader_of(view.definition, names)
+    columns = _columns(table.columns)
+    return Input(name=name_of(table), columns=columns, table=table, view=view, reader=reader)
 
 
 @lru_cache(maxsize=1000)
@@ -209,7 +203,8 @@ def unbuilt_input(name: str, view: ViewInput) -> Input:
         SourceColumn(name=c.name, type=view.definition.types.get(c.column, unknown))
         for c in layout.columns
     )
-    return Input(name=name, columns=columns, view=view)
+    reader = reader_of(view.definition, ())
+    return Input(name=name, columns=columns, view=view, reader=reader)
 
 
 def spelled_out(text: str, find: Find) -> str:
@@ -229,7 +224,7 @@ def _spelled_out(text: str, find: Find) -> str:
     tree = parse_anew(text).tree
     find_once = lru_cache(find)  # a query may read a table many times
     try:
-        translate(tree, lambda table: find_once(*table_name(table)).source)
+        translate(tree, lambda table: find_once(*table_name(table)))
     except UnsupportedError:
         return text
     return str(tree.sql("spark"))

@@ -23,7 +23,6 @@ from tailrace.views.definition import (
     Input,
     ViewInput,
     define,
-    reader_of,
     table_input,
     unbuilt_input,
 )
@@ -56,7 +55,8 @@ def definition_at(
                 raise InvalidError(f"the view reads {schema}.{name}, which no longer exists")
             if upstream is None:
                 return table_input(table)
-            return _built(table, upstream, define(own["query"], finder(own), moment))
+            definition = define(own["query"], finder(own), moment)
+            return table_input(table, ViewInput(job=upstream, definition=definition))
 
         return find
 
@@ -88,15 +88,8 @@ def finder(txn: Transaction, views: dict[str, int]) -> Find:
 
 
 def _view_input(txn: Transaction, job_id: int, options: Mapping[str, Any]) -> Input:
-    definition = define(options["query"], finder(txn, {}))
+    view = ViewInput(job=job_id, definition=define(options["query"], finder(txn, {})))
     try:
-        table = txn.info(options["table"])
+        return table_input(txn.info(options["table"]), view)
     except NotFoundError:
-        view = ViewInput(job=job_id, reader=reader_of(definition, ()), definition=definition)
         return unbuilt_input(str(options["table"]), view)
-    return _built(table, job_id, definition)
-
-
-def _built(table: TableInfo, job_id: int, definition: Definition) -> Input:
-    reader = reader_of(definition, [column.name for column in table.columns])
-    return table_input(table, ViewInput(job=job_id, reader=reader, definition=definition))

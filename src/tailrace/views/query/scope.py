@@ -44,10 +44,10 @@ class SourceColumn:
 class Source:
     """What a table's name in a query stands for."""
 
-    name: str  # the same for each reference to the same table
-    columns: tuple[SourceColumn, ...]
-    # For a view: a query over the stored table, whose source name is `name`.
-    reader: exp.Query | None = None
+    name: str  # the same for each reference to the same table; of a view, that of the stored one
+    columns: tuple[SourceColumn, ...] = field(compare=False)
+    # For a view: what its readers see of the stored table, as a query over it.
+    reader: exp.Query | None = field(default=None, compare=False)
 
 
 Resolve = Callable[[exp.Table], Source]

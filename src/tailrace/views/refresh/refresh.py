@@ -276,8 +276,8 @@ class Refresh:
         for key, given in self.definition.inputs.items():
             number = list(self._sources.inputs).index(given.name)
             leaf = Leaf(source=given.name, number=number, end=End.NEW).name
-            if given.view is not None:
-                relations[key] = run.view_of(given.view.reader, leaf)
+            if given.reader is not None:
+                relations[key] = run.view_of(given.reader, leaf)
             else:
                 relations[key] = run.view(leaf)
         tree = with_tables(self.definition.tree, lambda key: relations[key])
