@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import Action, Fix, InvalidError
 from tailrace.propagation import joblog
+from tailrace.propagation.job import JobRecord
 from tailrace.propagation.jobs import home_of
 from tailrace.store.names import check_name, fold, is_hidden, quoted_name, split_name
 from tailrace.store.spark_text import check_printed, check_registered
@@ -50,78 +51,67 @@ class Views:
         check_name(plain, "view")
         if is_hidden(plain):
             raise InvalidError(f"the name {plain!r} is reserved: choose another")
+        full = quoted_name(schema, plain)
         with self._within(txn) as own:
-            self._create(own, name, query, trigger, policy, priority, replace=replace)
-        return View(self._context, quoted_name(schema, plain))
+            old = self._replaced(own, name, replace=replace)
+            upstream: dict[str, int] = {}
+            find = finder(own, upstream)
+            text = spelled_out(query, find)
+            definition = define(text, find)
+            if policy == "incremental" and definition.layout is None:
+                raise InvalidError(
+                    "this view cannot be refreshed incrementally, as the policy asks: "
+                    f"{definition.reason}"
+                )
+            check_printed(definition.tree)
+            token = secrets.token_hex(4)
+            options: dict[str, Any] = {
+                "kind": VIEW,
+                "view": full,
+                "query": text,
+                "policy": policy,
+                "table": quoted_name(schema, f"_tailrace_{token}"),
+                "fields": definition.fields,
+                "checked": self._check_with_spark(definition),
+            }
+            if upstream:
+                options["views"] = upstream
+            if definition.moments:
+                options["moment"] = list(definition.moments)
+            if old is not None:
+                options["replaces"] = old.id
+            elif own.find_view(name) is not None:
+                raise InvalidError(f"{name} is a view of another kind: choose another name")
+            spec = {
+                "trigger": _trigger(trigger),
+                "priority": priority,
+                "sources": _base_tables(definition),
+                "consumer": options,
+            }
+            job = VIEW if old is None else f"{VIEW} {token}"
+            read = list(upstream.values())
+            self._context.jobs.register(name, job, spec, txn=own, upstream=read, free_home=True)
+        return View(self._context, full)
 
     def _within(self, txn: Transaction | None) -> AbstractContextManager[Transaction]:
         """The caller's transaction, or one that is committed at the end."""
         return self._context.begin() if txn is None else nullcontext(txn)
 
-    def _create(
-        self,
-        txn: Transaction,
-        name: str,
-        query: str,
-        trigger: Trigger,
-        policy: str,
-        priority: int,
-        *,
-        replace: bool,
-    ) -> None:
+    def _replaced(self, txn: Transaction, name: str, *, replace: bool) -> JobRecord | None:
+        """The job of the view that a new one takes the place of, if it may."""
         runtime = self._context.runtime
-        home = home_of(name)
         with runtime.database.read() as connection:
-            old = joblog.find(connection, runtime.tenant, home, VIEW)
+            old = joblog.find(connection, runtime.tenant, home_of(name), VIEW)
             above = [] if old is None else joblog.downstream_of(connection, old.id)
         if old is not None and not replace:
             raise InvalidError(f"the view {name} exists already", fix=Fix(Action.REPLACE_VIEW))
-        if (fold(split_name(name)[0]), fold(split_name(name)[1])) in txn.list_tables():
+        schema, plain = split_name(name)
+        if (fold(schema), fold(plain)) in txn.list_tables():
             raise InvalidError(f"{name} is a table: choose another name for the view")
-        if old is not None and above:
+        if above:
             names = ", ".join(job.home for job in above[:5])
             raise InvalidError(f"{name} cannot be replaced while other views read it ({names})")
-        views: dict[str, int] = {}
-        find = finder(txn, views)
-        text = spelled_out(query, find)
-        definition = define(text, find)
-        if policy == "incremental" and definition.layout is None:
-            raise InvalidError(
-                "this view cannot be refreshed incrementally, as the policy asks: "
-                f"{definition.reason}"
-            )
-        check_printed(definition.tree)
-        checked = self._check_with_spark(definition)
-        sources = _base_tables(definition)
-        token = secrets.token_hex(4)
-        options: dict[str, Any] = {
-            "kind": VIEW,
-            "view": quoted_name(*split_name(name)),
-            "query": text,
-            "policy": policy,
-            "table": quoted_name(split_name(name)[0], f"_tailrace_{token}"),
-            "fields": definition.fields,
-            "checked": checked,
-        }
-        if views:
-            options["views"] = views
-        if definition.moments:
-            options["moment"] = list(definition.moments)
-        job_name = VIEW
-        if old is not None:
-            options["replaces"] = old.id
-            job_name = f"{VIEW} {token}"
-        spec = {
-            "trigger": _trigger(trigger),
-            "priority": priority,
-            "sources": sources,
-            "consumer": options,
-        }
-        if txn.find_view(name) is not None and old is None:
-            raise InvalidError(f"{name} is a view of another kind: choose another name")
-        self._context.jobs.register(
-            name, job_name, spec, txn=txn, upstream=list(views.values()), free_home=True
-        )
+        return old
 
     def _check_with_spark(self, definition: Definition) -> bool:
         """Have Spark check functions and types, if there is a session anyway."""
@@ -148,25 +138,18 @@ class Views:
 
     def drop(self, name: str, *, cascade: bool = False, txn: Transaction | None = None) -> None:
         """Drop a view; with `cascade`, also those that read it."""
-        with self._within(txn) as own:
-            self._drop(own, name, cascade=cascade)
-
-    def _drop(self, txn: Transaction, name: str, *, cascade: bool) -> None:
         view = View(self._context, name)
-        job = view._job()
-        runtime = self._context.runtime
-        with runtime.database.read() as connection:
-            above = joblog.downstream_of(connection, job.id)
-            beside = built_beside(connection, job)
-        self._context.jobs.unregister(name, VIEW, cascade=cascade, txn=txn)
-        for one in (job, *(above if cascade else ()), *beside):
-            if one.kind != VIEW:
-                continue
-            shown = one.spec.consumer["view"]
-            if one in beside:
-                self._context.jobs.unregister(name, one.name, txn=txn)
-            elif txn.find_view(shown) is not None:
-                txn.drop_view(shown)
+        with self._within(txn) as own:
+            job = view._job()
+            with self._context.runtime.database.read() as connection:
+                above = joblog.downstream_of(connection, job.id) if cascade else []
+                beside = built_beside(connection, job)
+            self._context.jobs.unregister(name, VIEW, cascade=cascade, txn=own)
+            for one in (job, *above):
+                if one.kind == VIEW and own.find_view(one.spec.consumer["view"]) is not None:
+                    own.drop_view(one.spec.consumer["view"])
+            for one in beside:
+                self._context.jobs.unregister(name, one.name, txn=own)
 
     def readers_of(self, table_id: int) -> list[str]:
         """The names of views that read a table."""
