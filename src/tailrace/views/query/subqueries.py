@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NEQ)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Subqueries:
-    """The subqueries of one SELECT."""
+    """The subqueries of one SELECT, each of which becomes a part of its FROM."""
 
-    def __init__(self, translator: Translator, env: Env) -> None:
-        self._translator, self._env = translator, env
-        self.columns: set[str] = set()  # with the values of scalar subqueries
+    translator: Translator
+    env: Env
+    from_: From
+    scope: Scope
+    # The columns of scalar subqueries.
+    columns: set[str] = field(default_factory=set)
 
-    def condition(self, condition: exp.Expr, from_: From, scope: Scope) -> exp.Expr | None:
-        """Bind a condition of a WHERE; None if it has become a join."""
-        return self.bound(scope.bind(condition), from_, scope)
-
-    def bound(self, condition: exp.Expr, from_: From, scope: Scope) -> exp.Expr | None:
-        """The same for a condition whose own columns are bound already."""
+    def condition(self, condition: exp.Expr) -> exp.Expr | None:
+        """A condition over bound columns, without subqueries; None if it has become a join."""
         if not condition.find(exp.Query):
             return condition
         positive, inner = True, condition
@@ -51,38 +52,47 @@ class Subqueries:
             positive ^= isinstance(inner, exp.Not)
             inner = inner.this
         if isinstance(inner, exp.Exists):
-            self._exists(inner.this, from_, scope, positive=positive)
+            self._exists(inner.this, positive=positive)
             return None
         if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-            self._in(inner, from_, scope, positive=positive)
+            self._in(inner, positive=positive)
             return None
         if isinstance(inner, exp.And) and positive:
-            left = [self.bound(part, from_, scope) for part in conjuncts(inner)]
+            left = [self.condition(part) for part in conjuncts(inner)]
             kept = [part for part in left if part is not None]
             return all_of(kept) if kept else None
-        return self._scalars(condition, from_, scope, is_condition=True)
+        return self._without_scalars(condition, is_condition=True)
 
-    def value(self, tree: exp.Expr, from_: From, scope: Scope) -> exp.Expr:
-        """Bind an expression of a SELECT list."""
-        bound = scope.bind(tree)
-        if not bound.find(exp.Query):
-            return bound
-        return self._scalars(bound, from_, scope, is_condition=False)
+    def value(self, tree: exp.Expr) -> exp.Expr:
+        """An expression of a SELECT list over bound columns, without subqueries."""
+        return self._without_scalars(tree, is_condition=False)
+
+    def _result(self, query: exp.Expr) -> Result:
+        return self.translator.query(query, self.env, self.scope)
+
+    def _join(self, kind: JoinKind, result: Result, conditions: Sequence[exp.Expr] = ()) -> None:
+        """Join a subquery to what the FROM has."""
+        left = self.from_.collapse()
+        known = {*left.columns, *result.node.columns}
+        for condition in result.open:
+            if not columns_in(condition) <= known:
+                raise UnsupportedError(
+                    f"a subquery that refers to a query further out: {condition.sql('spark')}"
+                )
+        every = [*result.open, *conditions]
+        self.from_.parts = [self.translator.key_join(kind, left, result.node, every)]
 
     # --- EXISTS and IN ----------------------------------------------------------------------
 
-    def _exists(self, query: exp.Expr, from_: From, scope: Scope, *, positive: bool) -> None:
-        result = self._subquery(query, scope)
-        left = from_.collapse()
-        self._check_open(result, left)
-        kind = JoinKind.SEMI if positive else JoinKind.ANTI
+    def _exists(self, query: exp.Expr, *, positive: bool) -> None:
+        result = self._result(query)
         if result.single:
             raise UnsupportedError("EXISTS of an aggregate, which gives a row even over no rows")
-        from_.parts = [self._translator.key_join(kind, left, result.node, list(result.open))]
+        self._join(JoinKind.SEMI if positive else JoinKind.ANTI, result)
 
-    def _in(self, tree: exp.In, from_: From, scope: Scope, *, positive: bool) -> None:
+    def _in(self, tree: exp.In, *, positive: bool) -> None:
         query = tree.args["query"]
-        result = self._subquery(query.this if isinstance(query, exp.Subquery) else query, scope)
+        result = self._result(query.this if isinstance(query, exp.Subquery) else query)
         needles = tree.this
         while isinstance(needles, exp.Paren):
             needles = needles.this
@@ -92,9 +102,7 @@ class Subqueries:
         if result.single and result.open and (not positive or result.on_empty is not None):
             # Where nothing matches there is still a row, with a 0 or a NULL.
             raise UnsupportedError("IN of an aggregate, which gives a row even over no rows")
-        left = from_.collapse()
-        self._check_open(result, left)
-        conditions = list(result.open)
+        conditions = []
         for value, output in zip(values, result.outputs, strict=True):
             other = column_of(output.column)
             equal: exp.Expr = exp.EQ(this=value.copy(), expression=other)
@@ -102,30 +110,25 @@ class Subqueries:
                 # NOT IN is not true beside a NULL.
                 equal = exp.or_(equal, _is_null(value.copy()), _is_null(other.copy()), copy=False)
             conditions.append(equal)
-        kind = JoinKind.SEMI if positive else JoinKind.ANTI
-        from_.parts = [self._translator.key_join(kind, left, result.node, conditions)]
+        self._join(JoinKind.SEMI if positive else JoinKind.ANTI, result, conditions)
 
     def _not_null(self, tree: exp.Expr) -> bool:
         if isinstance(tree, exp.Literal):
             return True
-        return isinstance(tree, exp.Column) and tree.name in self._translator.names.not_null
+        return isinstance(tree, exp.Column) and tree.name in self.translator.names.not_null
 
     # --- scalar ones ------------------------------------------------------------------------
 
-    def _scalars(
-        self, tree: exp.Expr, from_: From, scope: Scope, *, is_condition: bool
-    ) -> exp.Expr:
+    def _without_scalars(self, tree: exp.Expr, *, is_condition: bool) -> exp.Expr:
         holder = exp.Paren(this=tree)
         while (query := holder.find(exp.Query)) is not None:
-            place = query
-            if isinstance(place.parent, exp.Exists | exp.In):
+            if isinstance(query.parent, exp.Exists | exp.In):
                 raise UnsupportedError(
-                    f"{place.parent.sql('spark')[:80]} inside another expression"
+                    f"{query.parent.sql('spark')[:80]} inside another expression"
                 )
-            strict = is_condition and self._is_strict(place, holder)
+            strict = is_condition and self._is_strict(query, holder)
             inner = query.this if isinstance(query, exp.Subquery) else query
-            value = self._scalar(inner, from_, scope, strict=strict)
-            place.replace(value)
+            query.replace(self._scalar(inner, strict=strict))
         result: exp.Expr = holder.this
         return result
 
@@ -136,51 +139,31 @@ class Subqueries:
             above = above.parent
         return isinstance(above, _COMPARISONS) and above.parent is holder
 
-    def _scalar(self, query: exp.Expr, from_: From, scope: Scope, *, strict: bool) -> exp.Expr:
-        result = self._subquery(query, scope)
+    def _scalar(self, query: exp.Expr, *, strict: bool) -> exp.Expr:
+        result = self._result(query)
         if len(result.outputs) != 1:
             raise InvalidError("a scalar subquery needs one column")
         column = column_of(result.outputs[0].column)
         node = result.node
-        if not result.single and not is_single_row(node, from_.types):
+        if not result.single and not is_single_row(node, self.from_.types):
             raise UnsupportedError(f"the subquery {query.sql('spark')[:60]} may have several rows")
-        self.columns |= set(node.columns)
-        if not result.open:
-            if strict or is_one_row(node):
-                from_.parts.append(node)  # where there is no row, the condition is not true
-                return column
-            left = from_.collapse()
-            from_.parts = [self._translator.key_join(JoinKind.LEFT, left, node, [])]
-            return column
-        known = from_.columns | set(node.columns)
+        self.columns.update(node.columns)
+        known = self.from_.columns | set(node.columns)
         closed = all(columns_in(c) <= known for c in result.open)
-        if strict and result.on_empty is None and closed:
-            # Where there is no row, the condition is not true: an inner join.
-            from_.parts.append(node)
-            from_.conditions += result.open
+        always = is_one_row(node) and not result.open
+        if always or (strict and closed and result.on_empty is None):
+            # Where there is no row, the condition is not true.
+            self.from_.parts.append(node)
+            self.from_.conditions += result.open
             return column
-        left = from_.collapse()
-        self._check_open(result, left)
-        marker = None
-        if result.on_empty is not None:
-            node, marker = self._translator.with_column(node, exp.true(), "found")
-            self.columns.add(marker)
-        from_.parts = [self._translator.key_join(JoinKind.LEFT, left, node, list(result.open))]
-        if marker is None:
+        if result.on_empty is None:
+            self._join(JoinKind.LEFT, result)
             return column
+        node, marker = self.translator.with_column(node, exp.true(), "found")
+        self.columns.add(marker)
+        self._join(JoinKind.LEFT, replace(result, node=node))
         empty = exp.If(this=_is_null(column_of(marker)), true=result.on_empty)
         return exp.paren(exp.Case(ifs=[empty], default=column), copy=False)
-
-    def _subquery(self, query: exp.Expr, scope: Scope) -> Result:
-        return self._translator.query(query, self._env, scope)
-
-    def _check_open(self, result: Result, left: Node) -> None:
-        known = set(left.columns) | set(result.node.columns)
-        for condition in result.open:
-            if not columns_in(condition) <= known:
-                raise UnsupportedError(
-                    f"a subquery that refers to a query further out: {condition.sql('spark')}"
-                )
 
 
 def _is_null(tree: exp.Expr) -> exp.Expr:

@@ -55,7 +55,6 @@ class Late:
     having: exp.Expr | None
     qualify: exp.Expr | None
     orders: list[exp.Ordered]
-    limited: bool
 
     def trees(self) -> list[exp.Expr]:
         maybe = (self.having, self.qualify)
@@ -119,43 +118,39 @@ class Translator(Relations):
                 raise UnsupportedError(f"no rule for {refused} in {select.sql('spark')[:60]}")
         from_, scope = self.from_clause(select, env, outer)
         add_time_window(self, select, from_, scope)
-        subqueries = Subqueries(self, env)
+        subqueries = Subqueries(translator=self, env=env, from_=from_, scope=scope)
         open_conditions: list[exp.Expr] = []
         where = select.args.get("where")
         for condition in conjuncts(where.this if where else None):
-            bound = subqueries.condition(condition, from_, scope)
+            bound = subqueries.condition(scope.bind(condition))
             if bound is None:
                 continue
             if columns_in(bound) <= from_.columns:
                 from_.conditions.append(bound)
             else:
                 open_conditions.append(bound)
-        return self._after_where(select, from_, scope, subqueries, open_conditions)
+        return self._after_where(select, subqueries, open_conditions)
 
     def _after_where(
-        self,
-        select: exp.Select,
-        from_: From,
-        scope: Scope,
-        subqueries: Subqueries,
-        open_conditions: list[exp.Expr],
+        self, select: exp.Select, subqueries: Subqueries, open_conditions: list[exp.Expr]
     ) -> Result:
-        late = self._late(select, scope, from_, subqueries)
-        result = Result(node=from_.node(), outputs=[], open=open_conditions)
+        late = self._late(select, subqueries)
+        result = Result(node=subqueries.from_.node(), outputs=[], open=open_conditions)
         group = select.args.get("group")
         if group is not None or any(is_aggregate(tree) for tree in late.trees()):
-            self._grouped(result, late, group, scope, subqueries)
+            self._grouped(result, late, group, subqueries)
         elif late.having is not None:
             raise InvalidError("HAVING needs a GROUP BY or an aggregate function")
         result.node = add_windows(self, select, result.node, late)
         if late.qualify is not None:
             result.node = filtered(result.node, late.qualify)
         self._shown(result, late, distinct=select.args.get("distinct") is not None)
-        return self._limited(select, result, late.orders) if late.limited else result
+        return self._limited(select, result, late.orders)
 
-    def _late(self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries) -> Late:
+    def _late(self, select: exp.Select, subqueries: Subqueries) -> Late:
         """What is computed after WHERE, bound to its columns."""
-        items = self._items(select, scope, from_, subqueries)
+        scope = subqueries.scope
+        items = self._items(select, subqueries)
         aliases = _by_name(items)
         having, qualify, order, distinct = (
             select.args.get(part) for part in ("having", "qualify", "order", "distinct")
@@ -169,16 +164,10 @@ class Translator(Relations):
             qualify=scope.bind(qualify.this, aliases) if qualify else None,
             # Without a LIMIT the order means nothing: rows are a bag.
             orders=self._orders(order, scope, items) if order and limited else [],
-            limited=limited,
         )
 
     def _grouped(
-        self,
-        result: Result,
-        late: Late,
-        group: exp.Group | None,
-        scope: Scope,
-        subqueries: Subqueries,
+        self, result: Result, late: Late, group: exp.Group | None, subqueries: Subqueries
     ) -> None:
         """Group the rows, and rewrite what comes after in terms of the groups."""
         if group is None and result.open and late.having is not None:
@@ -192,7 +181,7 @@ class Translator(Relations):
             for tree in late.trees()
         ]
         groups = Groups(self, result.node)
-        result.open = groups.group(group, scope, late.items, trees, result.open)
+        result.open = groups.group(group, subqueries.scope, late.items, trees, result.open)
         result.node, result.single = groups.node, group is None
         if result.single and result.open:
             result.on_empty = over_nothing(late.items[0][1])
@@ -200,8 +189,9 @@ class Translator(Relations):
         late.rewrite(lambda tree: groups.after(tree, scalars))
         if late.having is not None:
             holder = From(types=self.names.types, parts=[result.node])
+            over_groups = replace(subqueries, from_=holder)
             for condition in conjuncts(late.having):
-                left = subqueries.bound(condition, holder, scope)
+                left = over_groups.condition(condition)
                 if left is not None:
                     holder.conditions.append(left)
             result.node = holder.node()
@@ -251,10 +241,9 @@ class Translator(Relations):
                 raise UnsupportedError("ORDER BY of SELECT DISTINCT by what is not selected")
         return shown
 
-    def _items(
-        self, select: exp.Select, scope: Scope, from_: From, subqueries: Subqueries
-    ) -> list[Item]:
+    def _items(self, select: exp.Select, subqueries: Subqueries) -> list[Item]:
         """The SELECT list: names and bound expressions."""
+        scope = subqueries.scope
         items: list[Item] = []
         self._expand_stars(select, scope)
         for tree in select.expressions:
@@ -265,11 +254,11 @@ class Translator(Relations):
                 call = scope.bind(value)
                 is_outer = isinstance(call, exp.ExplodeOuter | exp.PosexplodeOuter)
                 names = [name for name in names if name]
-                shown = self.explode(call, from_, scope, names, None, outer=is_outer)
+                shown = self.explode(call, subqueries.from_, scope, names, None, outer=is_outer)
                 items += [(one.name, column_of(one.column)) for one in shown]
             else:
                 name = tree.alias or self._name_of(value)
-                items.append((name, subqueries.value(value, from_, scope)))
+                items.append((name, subqueries.value(scope.bind(value))))
         return items
 
     def _name_of(self, value: exp.Expr) -> str:
