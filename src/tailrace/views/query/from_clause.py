@@ -23,7 +23,7 @@ from tailrace.views.query.plan import (
     Values,
 )
 from tailrace.views.query.scope import Names, Resolve, Scope, Source, UnsupportedError, Visible
-from tailrace.views.query.trees import all_of, column_of, columns_in, conjuncts
+from tailrace.views.query.trees import column_of, columns_in, conjuncts
 
 # Clauses that no rule covers.
 REFUSED = ("pivots", "sample", "match", "connect", "cluster", "distribute", "sort")
@@ -92,23 +92,12 @@ class From:
 
     def node(self) -> Node:
         """Everything so far as one node, with conditions on one input pushed into it."""
-        left = []
-        parts = list(self.parts)
+        node = self.parts[0]
+        if len(self.parts) > 1:
+            node = InnerJoin(parts=tuple(self.parts), conditions=(), types=self.types)
         for condition in self.conditions:
-            used = columns_in(condition)
-            for place, part in enumerate(parts):
-                if used and used <= set(part.columns):
-                    parts[place] = filtered(part, condition)
-                    break
-            else:
-                left.append(condition)
-        if len(parts) == 1:
-            return filtered(parts[0], all_of(left)) if left else parts[0]
-        return InnerJoin(
-            parts=tuple(parts),
-            conditions=tuple(left),
-            types=self.types,
-        )
+            node = filtered(node, condition)
+        return node
 
     def collapse(self) -> Node:
         node = self.node()

@@ -43,6 +43,12 @@ def filtered(node: Node, condition: exp.Expr) -> Node:
 # One branch for each operator.
 def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
     used = columns_in(condition)
+    if isinstance(node, InnerJoin):
+        for place, part in enumerate(node.parts):
+            if used and used <= set(part.columns):
+                parts = (*node.parts[:place], _filtered(part, condition), *node.parts[place + 1 :])
+                return replace(node, parts=parts)
+        return replace(node, conditions=(*node.conditions, condition))
     if not used:
         return Filter(input=node, condition=condition)
     if isinstance(node, Filter):
@@ -51,12 +57,6 @@ def _filtered(node: Node, condition: exp.Expr) -> Node:  # noqa: C901, PLR0912
             held = exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
             return replace(node, condition=exp.And(this=node.condition, expression=held))
         return replace(node, input=below)
-    if isinstance(node, InnerJoin):
-        for place, part in enumerate(node.parts):
-            if used <= set(part.columns):
-                parts = (*node.parts[:place], _filtered(part, condition), *node.parts[place + 1 :])
-                return replace(node, parts=parts)
-        return replace(node, conditions=(*node.conditions, condition))
     if isinstance(node, KeyJoin) and node.kind is not JoinKind.FULL:
         if used <= set(node.left.columns):
             return replace(node, left=_filtered(node.left, condition))

@@ -231,15 +231,10 @@ class Translator(Relations):
         items: list[Item],
         columns: tuple[str, ...],
     ) -> list[exp.Ordered]:
-        shown = []
-        for ordered in orders:
-            for (_, value), column in zip(items, columns, strict=False):
-                if ordered.this == value:
-                    shown.append(_with_this(ordered, column_of(column)))
-                    break
-            else:
-                raise UnsupportedError("ORDER BY of SELECT DISTINCT by what is not selected")
-        return shown
+        column_of_value = dict(zip((value for _, value in items), columns, strict=True))
+        if not all(ordered.this in column_of_value for ordered in orders):
+            raise UnsupportedError("ORDER BY of SELECT DISTINCT by what is not selected")
+        return [_with_this(ordered, column_of(column_of_value[ordered.this])) for ordered in orders]
 
     def _items(self, select: exp.Select, subqueries: Subqueries) -> list[Item]:
         """The SELECT list: names and bound expressions."""
