@@ -116,3 +116,14 @@ def test_what_is_no_query_is_refused() -> None:
             define(text, reading(PLAIN))
     with pytest.raises(InvalidError, match="at least one table"):
         define("SELECT 1 AS one", reading(PLAIN))
+
+
+def test_the_names_that_a_plan_gives_are_not_those_of_the_query() -> None:
+    query = "SELECT a FROM t GROUP BY a HAVING a_1 > 0"
+    with pytest.raises(InvalidError, match="there is no column 'a_1'"):
+        define(query, reading(PLAIN))
+
+
+def test_as_many_names_are_given_as_there_are_columns() -> None:
+    with pytest.raises(InvalidError, match="3 names are given for 2 columns"):
+        define("SELECT x FROM t AS q (x, y, z)", reading(PLAIN))

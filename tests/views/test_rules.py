@@ -107,6 +107,9 @@ FIXED = {
     "a comparison with a sum of nothing": (
         "SELECT id FROM t WHERE v >= (SELECT coalesce(sum(w), 0) FROM u WHERE u.a = t.a)"
     ),
+    "a WITH query whose columns are named again": (
+        "WITH q (x, y) AS (SELECT a, v FROM t) SELECT k, sum(l) AS s FROM q AS r (k, l) GROUP BY k"
+    ),
     "a scalar subquery of a WITH's one row": (
         "WITH q AS (SELECT max(w) AS m FROM u) SELECT id, (SELECT m + 1 FROM q) AS n FROM t "
         "WHERE v < (SELECT m FROM q)"
