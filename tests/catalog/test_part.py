@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int, since, span
-from tailrace.catalog.part import VIEW_PREFIX, Part, create_views, drop_views
+from tailrace.catalog.part import VIEW_PREFIX, Int, Part, create_views, drop_views, since, span
 from tailrace.parts import CATALOG_PARTS
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Text, since
-from tailrace.catalog.part import Part
+from tailrace.catalog.part import Part, Text, since
 from tailrace.configuration import Configuration
 
 tables = sa.MetaData()

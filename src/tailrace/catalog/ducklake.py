@@ -12,8 +12,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Bool, Int, Text, Time, Uuid, since
-from tailrace.catalog.part import Part
+from tailrace.catalog.part import Bool, Int, Part, Text, Time, Uuid, since
 
 FORMAT_VERSION = "1.0"
 

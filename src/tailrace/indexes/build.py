@@ -28,7 +28,7 @@ from tailrace.objects import Storage
 from tailrace.store.files import RowRange, split
 from tailrace.store.reader import read
 from tailrace.store.schema import Column, TableInfo
-from tailrace.store.spark_tasks import run_tasks
+from tailrace.store.spark_actions import run_tasks
 from tailrace.store.write import new_object_name
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int
+from tailrace.catalog.part import Int
 from tailrace.indexes import tables as t
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.segment import parts_at

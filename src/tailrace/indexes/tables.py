@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int, Text, since, span
-from tailrace.catalog.part import Part
+from tailrace.catalog.part import Int, Part, Text, since, span
 from tailrace.propagation.tables import ERROR, STATE, counter, fill
 
 metadata = sa.MetaData()

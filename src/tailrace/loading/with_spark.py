@@ -46,8 +46,7 @@ from tailrace.store.files import DataFile, Op
 from tailrace.store.open_file import open_parquet
 from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
-from tailrace.store.spark_faults import spark_faults
-from tailrace.store.spark_tasks import run_tasks
+from tailrace.store.spark_actions import run_tasks, spark_faults
 from tailrace.store.write import FileWriter, Written, new_object_name, write_rows
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from tailrace.store.names import fold, quoted_name, split_name
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_scan import local_frame
 
 if TYPE_CHECKING:

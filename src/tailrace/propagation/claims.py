@@ -13,8 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int, Text
 from tailrace.catalog.database import Together, in_batches
+from tailrace.catalog.part import Int, Text
 from tailrace.errors import ConflictError
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work

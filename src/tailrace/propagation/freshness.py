@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.columns import Int
 from tailrace.catalog.database import in_batches
+from tailrace.catalog.part import Int
 from tailrace.propagation import joblog
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import JobRecord

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.columns import Int
+from tailrace.catalog.part import Int
 from tailrace.propagation import tables as t
 from tailrace.propagation.freshness import is_fresh
 from tailrace.propagation.job import Job, JobRecord, State, Work

@@ -17,8 +17,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int
 from tailrace.catalog.database import in_batches
+from tailrace.catalog.part import Int
 from tailrace.propagation import outputs
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import AT_REST, Job, JobError, JobRecord, LastRun, NewJob, State

@@ -12,9 +12,8 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int, PartialIndex, Text, Time, since
 from tailrace.catalog.configuration import own_metadata
-from tailrace.catalog.part import Part, new_views
+from tailrace.catalog.part import Int, Part, PartialIndex, Text, Time, new_views, since
 
 metadata = sa.MetaData()
 

@@ -25,7 +25,7 @@ from tailrace.spark_sql.types import quote, spark_type
 from tailrace.store.changes import DELETE, INSERT
 from tailrace.store.predicate import rows_where, translate_condition
 from tailrace.store.schema import TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_text import check_condition, check_settings
 
 if TYPE_CHECKING:

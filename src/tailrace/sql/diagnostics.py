@@ -15,7 +15,7 @@ from typing import Any
 
 from tailrace.errors import Action, Fix, InvalidError
 from tailrace.spark_sql.types import quote
-from tailrace.store import spark_faults as store_faults
+from tailrace.store import spark_actions
 from tailrace.store.names import split_name
 
 _MOST_MARKED = 60  # letters of a long fragment that are underlined
@@ -97,7 +97,7 @@ class QueryText:
         from pyspark.errors import PySparkException
 
         try:
-            with store_faults.spark_faults():
+            with spark_actions.spark_faults():
                 yield
         except PySparkException as error:
             raise self._error_at_fragment(_fragment(error), _reason(error)) from error

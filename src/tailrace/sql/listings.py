@@ -13,8 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.columns import Time
-from tailrace.catalog.part import VIEW_PREFIX
+from tailrace.catalog.part import VIEW_PREFIX, Time
 from tailrace.propagation import history
 from tailrace.store import lookup
 from tailrace.store import tables as t

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.columns import Int
 from tailrace.catalog.database import Together, in_batches
+from tailrace.catalog.part import Int
 from tailrace.errors import ConflictError
 from tailrace.store import tables as t
 from tailrace.store.definition_rows import DefinitionRows

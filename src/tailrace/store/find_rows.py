@@ -38,7 +38,7 @@ from tailrace.store.rows import plain_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Budget, LiveFile, Scan, Search
 from tailrace.store.schema import FILE, HIDDEN, POS, Column, TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_scan import load, local_frame, to_df
 from tailrace.store.stats import Bounds, FileStats, Flags, Known, known_of, overlap
 from tailrace.store.write import Written

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 
 from tailrace.arguments import show
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.columns import Int, Text
 from tailrace.catalog.database import in_batches
+from tailrace.catalog.part import Int, Text
 from tailrace.errors import Action, Fix, InvalidError, NotFoundError
 from tailrace.store import tables as t
 

@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.columns import Int
 from tailrace.catalog.database import Database
+from tailrace.catalog.part import Int
 from tailrace.lru import LruCache
 from tailrace.store import lookup, table_files
 from tailrace.store import tables as t

@@ -32,7 +32,7 @@ from tailrace.store.reader import read
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Budget, Cost, LiveFile, Scan, each
 from tailrace.store.schema import POS, RESERVED, Column, TableInfo
-from tailrace.store.spark_faults import is_sparks
+from tailrace.store.spark_actions import is_sparks
 from tailrace.store.spark_scan import to_df
 from tailrace.store.spark_text import check_condition, check_settings
 from tailrace.store.stats import Comparison, Comparisons, FileStats, Filter, size_of

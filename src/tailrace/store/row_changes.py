@@ -25,7 +25,7 @@ from tailrace.store.names import split_name
 from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.workspace import Draft, TableWork
 from tailrace.store.write import FileWriter, Written, fit_local, select_columns, write_rows
 

@@ -16,7 +16,7 @@ from tailrace.store import spark_scan
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

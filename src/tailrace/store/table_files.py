@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
-from tailrace.catalog.columns import Int
 from tailrace.catalog.database import Database, in_batches
+from tailrace.catalog.part import Int
 from tailrace.store import tables as t
 from tailrace.store.files import ColumnStats, DataFile, DeleteFile, Op
 from tailrace.store.lookup import OLDEST, visible

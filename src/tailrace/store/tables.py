@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from tailrace.catalog.columns import Int, PartialIndex, Text, Time, since
-from tailrace.catalog.part import Part
+from tailrace.catalog.part import Int, Part, PartialIndex, Text, Time, since
 
 metadata = sa.MetaData()
 

@@ -30,7 +30,7 @@ from tailrace.store import stats
 from tailrace.store.files import DataFile, Op
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import FILE, HIDDEN, POS, Column, TableInfo
-from tailrace.store.spark_tasks import run_over_rows
+from tailrace.store.spark_actions import run_over_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -189,7 +189,7 @@ def check_with_spark(session: Any, definition: Definition) -> None:
     """Let Spark read a query over empty tables of the right types."""
     from pyspark.errors import AnalysisException
 
-    from tailrace.store.spark_faults import spark_faults
+    from tailrace.store.spark_actions import spark_faults
 
     prefix = f"tailrace_check_{secrets.token_hex(4)}_"
     names: list[str] = []

@@ -20,7 +20,7 @@ from tailrace.spark_sql.types import quote, spark_type
 from tailrace.store import rows as row_checks
 from tailrace.store import scan as local_scan
 from tailrace.store.schema import Column, TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_scan import to_df
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from tailrace.store.files import PositionsByFile
 from tailrace.store.find_rows import collect_positions
 from tailrace.store.names import split_name
 from tailrace.store.schema import FILE, POS, STORE_PREFIX, TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_scan import to_df
 from tailrace.store.transaction import Transaction
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tailrace.spark_sql import types
 from tailrace.store.names import split_name
 from tailrace.store.schema import FILE, POS, TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.layout import Layout, Way

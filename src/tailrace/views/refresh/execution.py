@@ -21,7 +21,7 @@ from tailrace.store.find_rows import Wanted, can_hold, find_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Budget, Scan
 from tailrace.store.schema import FILE, POS
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Fetch, Keys, Relation, Step
 from tailrace.views.refresh.compile import RESULT

@@ -21,7 +21,7 @@ from tailrace.store.find_rows import Wanted
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import Column
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_session import SparkProvider, is_classic, session_beside
 from tailrace.store.stats import Known, overlap
 from tailrace.views.incremental.program import Fetch, Keys

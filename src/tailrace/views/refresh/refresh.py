@@ -24,7 +24,7 @@ from tailrace.propagation.changes import Changes
 from tailrace.propagation.consumer import JobContext
 from tailrace.spark_sql import types
 from tailrace.store.names import is_hidden, split_name
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
 from tailrace.views.definition import Definition, reader_of, reader_sql

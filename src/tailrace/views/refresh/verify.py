@@ -19,7 +19,7 @@ from tailrace.store import spark_scan
 from tailrace.store.names import split_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo
-from tailrace.store.spark_faults import spark_faults
+from tailrace.store.spark_actions import spark_faults
 from tailrace.store.table import scan_at
 from tailrace.views.definition import Definition, reader_of, reader_sql
 from tailrace.views.incremental.identity import comparable
