@@ -235,7 +235,9 @@ class _Play:
         self._screen.phase("The same without", display.INSTEAD)
         costs = {}
         with (
-            tempfile.TemporaryDirectory(prefix="tailrace-demo-") as directory,
+            tempfile.TemporaryDirectory(
+                prefix="tailrace-demo-", ignore_cleanup_errors=True
+            ) as directory,
             closing(Recomputes(self._lake, directory, at=self._live_from)) as recomputes,
             self._screen.working("Each is recomputed, twice", "Each is measured") as tell,
         ):
