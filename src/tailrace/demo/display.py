@@ -51,7 +51,7 @@ HOW_MEASURED = (
     "took: all refreshes as they were recorded. one recompute: the query in plain Spark SQL over "
     "the tables as the live part found them, written as Parquet, or the index built anew; the "
     "second of two runs. instead: that, once for each refresh. Both beside the same writer and the "
-    "same searches. delay: from a commit to what has it, the median; of all those that are "
+    "same searches. delay: the median from a commit to what has it; in the last line, of what is "
     "refreshed at each change."
 )
 IN_MEMORY = (
