@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 import tailrace
-from tailrace.catalog import database
+from tailrace.catalog import postgres
 from tests.support import small_shop
 from tests.support.lakes import configure
 from tests.support.proxy import proxy_to
@@ -33,7 +33,7 @@ Counted = tuple[SmallShop, Counter]
 def shop(lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     """A shop, and what is asked of its catalog."""
     # On a slow machine a connection may seem to have been idle, and is checked.
-    monkeypatch.setattr(database, "_IDLE", 3600.0)
+    monkeypatch.setattr(postgres, "_IDLE", 3600.0)
     with ExitStack() as stack:
         url, proxy = lake_args.url, None
         if lake_args.catalog == "postgres":

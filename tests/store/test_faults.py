@@ -157,7 +157,7 @@ def locked(lake_args: LakeArgs) -> Iterator[None]:
         holder.rollback()
         holder.close()
         return
-    from tailrace.catalog.database import _ADVISORY_LOCK
+    from tailrace.catalog.postgres import _ADVISORY_LOCK
 
     with psycopg.connect(lake_args.url) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", [_ADVISORY_LOCK])

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from tailrace.catalog.database import CHANNEL, Database
+from tailrace.catalog.database import Database
+from tailrace.catalog.postgres import CHANNEL
 from tailrace.settings import Settings
 
 # Seconds until a broken watch starts again.
