@@ -52,8 +52,8 @@ class Lookup:
         cache, sources, name = self.runtime.kept_files.rows, self.reads.sources, self.step.source
         if self.step.among is None or cache is None or not sources.is_keyed(name):
             return None
-        columns, among = self.source.table.columns, shape(self.step.among)
-        place = (sources.job, name, self.step.own, columns, self.text, among)
+        table, among = self.source.table, shape(self.step.among)
+        place = (sources.job, table.uuid, table.columns, self.step.own, self.text, among)
         kept = cache.get(place)
         if kept is not None and kept.at != self.source.at:
             kept = self._brought_on(kept)

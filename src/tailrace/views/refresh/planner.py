@@ -7,7 +7,7 @@ sources and changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -190,25 +190,16 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
-        return {
-            "view": self.view,
-            "policy": self.policy,
-            "strategy": self.strategy,
-            "place": self.place,
-            "reason": self.reason,
-            "spark": self.spark,
-            "watermark": self.watermark,
-            "sources": list(self.sources),
-            "strategies": [
-                {
-                    "strategy": str(option.strategy),
-                    "possible": option.possible,
-                    "reason": option.reason,
-                    "cost": option.cost,
-                }
-                for option in self.strategies
-            ],
-        }
+        strategies = [
+            {
+                "strategy": str(o.strategy),
+                "possible": o.possible,
+                "reason": o.reason,
+                "cost": o.cost,
+            }
+            for o in self.strategies
+        ]
+        return {**asdict(self), "sources": list(self.sources), "strategies": strategies}
 
     def __str__(self) -> str:
         lines = [f"{self.view}: {self.strategy} (policy {self.policy})"]
