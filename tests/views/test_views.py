@@ -313,6 +313,9 @@ def test_operators_that_only_spark_has(lake: tailrace.Lake) -> None:
         "places": "SELECT id, pos, tag FROM docs LATERAL VIEW OUTER posexplode(tags) x AS pos, tag",
         "counted": "SELECT tag, count(*) AS n FROM (SELECT explode(tags) AS tag FROM docs) "
         "GROUP BY tag",
+        "repeated": "SELECT customer, count(DISTINCT n) AS ns FROM "
+        "(SELECT customer, count(*) AS bought FROM sales GROUP BY customer) "
+        "LATERAL VIEW explode(array(bought, bought + 1)) x AS n GROUP BY customer",
         "fields": "SELECT d.at.x AS x, sum(at.y) AS n FROM docs AS d GROUP BY d.at.x",
         "rolled": "SELECT at.x AS x, id, count(*) AS n FROM docs GROUP BY ROLLUP (at.x, id)",
         "letters": "SELECT v.c, count(d.id) AS n FROM VALUES ('a'), ('c') AS v(c) "
