@@ -9,10 +9,12 @@ Always true: threads and refreshes share a definition. Nobody changes its trees.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -33,19 +35,24 @@ from tailrace.views.query.parse import (
     parse_anew,
     table_key,
     table_name,
+    with_tables,
 )
 from tailrace.views.query.plan import depth
 from tailrace.views.query.scope import Source, SourceColumn, UnsupportedError
 from tailrace.views.query.translate import translate
 from tailrace.views.query.trees import column_of, renamed, size
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 # The deepest plan, and the frames that are kept free when a view is created: rules and the writer
 # of SQL walk trees by recursion.
 _DEEPEST, _LESS_ROOM = 60, 150
 # Parts of queries whose definitions are kept; with its plan, each comes to about two kilobytes.
 _KEPT = 50_000
-# What a reader's query calls the stored table.
+# What a reader's query calls the stored table, and its key there.
 STORED = "stored"
+STORED_KEY = fold(quoted_name("main", STORED))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,10 +267,14 @@ def shown_names(definition: Definition) -> list[str] | None:
     return [column.name for column in definition.layout.columns if not column.hidden]
 
 
-def reader_sql(reader: exp.Query, table: str, dialect: str) -> str:
-    """A reader's query over a table or view with this name."""
-    renamed = reader.copy()
-    for relation in renamed.find_all(exp.Table):
-        if relation.name == STORED:
-            relation.set("this", exp.to_identifier(table, quoted=True))
-    return str(renamed.sql(dialect))
+def over_frames(
+    session: SparkSession, query: exp.Query, frames: Mapping[str, DataFrame]
+) -> DataFrame:
+    """A query on Spark, over frames in place of its tables; these are given by their keys."""
+    token = secrets.token_hex(8)
+    names = {key: f"frame{number}_{token}" for number, key in enumerate(frames)}
+    text = with_tables(query, names.__getitem__).sql("spark").replace("{", "{{").replace("}", "}}")
+    for name in names.values():
+        text = text.replace(name, f"{{{name}}}")
+    arguments: dict[str, Any] = {name: frames[key] for key, name in names.items()}
+    return session.sql(text, **arguments)

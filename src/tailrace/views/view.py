@@ -28,11 +28,11 @@ from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job, JobRecord, State
 from tailrace.propagation.jobs import Jobs, home_of
 from tailrace.propagation.status import JobStatus
-from tailrace.store.names import OWN_PREFIX, split_name
+from tailrace.store.names import split_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.table import Table
 from tailrace.store.transaction import Transaction
-from tailrace.views.definition import Definition, define, reader_of, reader_sql
+from tailrace.views.definition import STORED_KEY, Definition, define, over_frames, reader_of
 from tailrace.views.jobs import VIEW
 from tailrace.views.query.parse import moment_text
 from tailrace.views.refresh.choose import Strategy
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 # How often a full refresh waits for others to finish theirs.
 _TRIES = 5
-# What a reader's query calls the stored table: no column has that name.
-_READ = f"{OWN_PREFIX}read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,9 +146,7 @@ class View:
     def to_df(self, at: int | None = None) -> DataFrame:
         """Its rows as a Spark DataFrame; at a snapshot, as they were then."""
         stored = self._stored().to_df(at)
-        text = reader_sql(self._reader(), _READ, "spark").replace("{", "{{").replace("}", "}}")
-        named = text.replace(f"`{_READ}`", "{stored}")
-        return self._context.runtime.spark().sql(named, stored=stored)
+        return over_frames(self._context.runtime.spark(), self._reader(), {STORED_KEY: stored})
 
     def to_arrow(self, at: int | None = None) -> pa.Table:
         """Its rows as an Arrow table. A small one without a LIMIT is read without Spark."""

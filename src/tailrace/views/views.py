@@ -15,9 +15,8 @@ from tailrace.store.names import check_name, fold, is_hidden, quoted_name, split
 from tailrace.store.spark_text import check_printed, check_registered
 from tailrace.store.transaction import Transaction
 from tailrace.views.consumer import check_policy
-from tailrace.views.definition import Definition, define, shown_names, spelled_out
+from tailrace.views.definition import Definition, define, over_frames, shown_names, spelled_out
 from tailrace.views.jobs import VIEW, jobs_of_views
-from tailrace.views.query.parse import with_tables
 from tailrace.views.refresh.planner import Explanation, explain
 from tailrace.views.resolve import finder
 from tailrace.views.view import Context, View, built_beside
@@ -191,34 +190,24 @@ def check_with_spark(session: Any, definition: Definition) -> None:
 
     from tailrace.store.spark_actions import spark_faults
 
-    prefix = f"tailrace_check_{secrets.token_hex(4)}_"
-    names: list[str] = []
     try:
         with spark_faults():
-            _empty(session, definition, prefix, names).schema  # noqa: B018  (reading it is the check)
+            _empty(session, definition).schema  # noqa: B018  (reading it is the check)
     except AnalysisException as error:
         first = str(error).partition(";")[0].partition("\n")[0]
         raise InvalidError(f"Spark cannot read the query: {first}") from error
-    finally:
-        for name in names:
-            session.catalog.dropTempView(name)
 
 
-def _empty(session: Any, definition: Definition, prefix: str, names: list[str]) -> DataFrame:
-    """A query over empty tables; adds their names to `names`."""
+def _empty(session: Any, definition: Definition) -> DataFrame:
+    """A query over empty tables."""
     from tailrace.spark_sql.types import spark_schema
 
-    own: dict[str, str] = {}
+    frames: dict[str, DataFrame] = {}
     for key, given in definition.inputs.items():
         if given.view is not None:
-            frame = _empty(session, given.view.definition, prefix, names)
-            shown = shown_names(given.view.definition) or frame.columns
-            frame = frame.toDF(*shown)
+            frame = _empty(session, given.view.definition)
+            frames[key] = frame.toDF(*(shown_names(given.view.definition) or frame.columns))
         else:
             assert given.table is not None
-            frame = session.createDataFrame([], spark_schema(given.table.arrow_schema))
-        own[key] = f"{prefix}{len(names)}"
-        names.append(own[key])
-        frame.createOrReplaceTempView(own[key])
-    read: DataFrame = session.sql(with_tables(definition.tree, lambda key: own[key]).sql("spark"))
-    return read
+            frames[key] = session.createDataFrame([], spark_schema(given.table.arrow_schema))
+    return over_frames(session, definition.tree, frames)

@@ -27,7 +27,7 @@ from tailrace.store.names import is_hidden, split_name
 from tailrace.store.spark_actions import spark_faults
 from tailrace.store.transaction import Transaction
 from tailrace.store.workspace import Commit
-from tailrace.views.definition import Definition, reader_of, reader_sql
+from tailrace.views.definition import Definition, reader_of
 from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.group_states import Types
 from tailrace.views.incremental.layout import Layout, Way
@@ -233,7 +233,9 @@ class Refresh:
         """Let readers see it, as a new view or in place of the one that it replaces."""
         reader = reader_of(self.definition, plain)
         _, stored = split_name(self._table)
-        sql = reader_sql(reader, stored, "duckdb")
+        (relation,) = reader.find_all(exp.Table)
+        relation.set("this", exp.to_identifier(stored, quoted=True))
+        sql = reader.sql("duckdb")
         view = str(self._options["view"])
         self._take_the_place(self._options.get("replaces"))
         if self._txn.find_view(view) is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,17 +20,15 @@ from tailrace.store.runtime import TenantRuntime
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_actions import spark_faults
 from tailrace.store.table import scan_at
-from tailrace.views.definition import Definition, reader_of, reader_sql
+from tailrace.views.definition import STORED_KEY, Definition, over_frames, reader_of
 from tailrace.views.incremental.identity import comparable
 from tailrace.views.incremental.layout import Layout
-from tailrace.views.query.parse import with_tables
 from tailrace.views.query.trees import column_of
 from tailrace.views.resolve import definition_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_numbers = itertools.count()
 # Up to so many differing rows are compared once more, with a tolerance for floats.
 _CLOSE_LOOK = 20_000
 _EXAMPLES = 10
@@ -82,17 +79,14 @@ def verify(runtime: TenantRuntime, job: JobRecord) -> Report:
     moment = job.last.memory.get("moment") or None
     if moment is not None:
         recompute.moment = datetime.fromisoformat(moment)
-    try:
-        want = recompute.query(options)
-        have = recompute.stored(options)
-        if want.columns != have.columns:
-            want = want.toDF(*have.columns)
-        other = _other_types(want, have)
-        with spark_faults():
-            count = have.count()
-            missing, extra, examples = _compare(want, have)
-    finally:
-        recompute.close()
+    want = recompute.query(options)
+    have = recompute.stored(options)
+    if want.columns != have.columns:
+        want = want.toDF(*have.columns)
+    other = _other_types(want, have)
+    with spark_faults():
+        count = have.count()
+        missing, extra, examples = _compare(want, have)
     return Report(
         view=str(options["view"]),
         ok=not missing and not extra and not other,
@@ -124,29 +118,25 @@ class _Recompute:
     def __init__(self, runtime: TenantRuntime, at: int) -> None:
         self._runtime, self._at = runtime, at
         self._spark = runtime.spark()
-        self._prefix = f"tailrace_verify_{next(_numbers)}_"
-        self._views: list[str] = []
         self.moment: Any = None
 
     def query(self, options: Mapping[str, Any]) -> DataFrame:
         definition = self._defined(options)
-        names = {}
+        frames: dict[str, DataFrame] = {}
         for key, given in definition.inputs.items():
             if given.view is not None:
                 with self._runtime.database.read() as connection:
                     own = joblog.options(connection, given.view.job)
-                frame = self.query(own)
+                frames[key] = self.query(own)
             else:
                 assert given.table is not None
-                frame = spark_scan.to_df(
-                    self._runtime, scan_at(self._runtime, given.table, self._at)
-                )
-            names[key] = self._name(frame)
-        tree = with_tables(definition.tree, lambda key: names[key])
+                scan = scan_at(self._runtime, given.table, self._at)
+                frames[key] = spark_scan.to_df(self._runtime, scan)
+        tree = definition.tree.copy()
         if definition.layout is not None and definition.layout.limit is not None:
             _break_ties(definition.layout, tree)
         with spark_faults():
-            return self._spark.sql(tree.sql("spark"))
+            return over_frames(self._spark, tree, frames)
 
     def stored(self, options: Mapping[str, Any]) -> DataFrame:
         table = self._stored(options["table"])
@@ -160,7 +150,7 @@ class _Recompute:
         definition = self._defined(options)
         reader = reader_of(definition, [c.name for c in table.columns])
         with spark_faults():
-            return self._spark.sql(reader_sql(reader, self._name(frame), "spark"))
+            return over_frames(self._spark, reader, {STORED_KEY: frame})
 
     def _defined(self, options: Mapping[str, Any]) -> Definition:
         return definition_at(
@@ -170,16 +160,6 @@ class _Recompute:
     def _stored(self, name: str) -> TableInfo | None:
         mirror = self._runtime.mirror
         return mirror.find_table(*split_name(name), mirror.newest(), self._runtime.tenant)
-
-    def _name(self, frame: DataFrame) -> str:
-        name = f"{self._prefix}{len(self._views)}"
-        frame.createOrReplaceTempView(name)
-        self._views.append(name)
-        return name
-
-    def close(self) -> None:
-        for name in self._views:
-            self._spark.catalog.dropTempView(name)
 
 
 def _break_ties(layout: Layout, tree: exp.Query) -> None:
