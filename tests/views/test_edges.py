@@ -223,6 +223,27 @@ def test_an_average_has_a_value_where_a_sum_has_none(lake: tailrace.Lake, follow
     )
 
 
+def test_a_decimal_with_a_double_is_a_double(lake: tailrace.Lake, follow: Any) -> None:
+    kinds = {"i": "int", "k": "int", "d": "decimal(10,2)", "x": "double"}
+    lake.create_table("t", kinds, primary_key="i")
+    t = lake.table("t")
+    for i, (d, x) in enumerate([(1, 0.1), (0, 1e16), (0, 0.7), (2, 0.3)]):
+        t.append([{"i": i, "k": i % 2, "d": d, "x": x}])
+    inside = {"sum": "d + x", "case": "CASE WHEN i < 9 THEN x ELSE d END", "some": "coalesce(x, d)"}
+    queries = {
+        name: f"SELECT k, sum(v) AS s FROM (SELECT k, {value} AS v FROM t WHERE i < 99) GROUP BY k"
+        for name, value in inside.items()
+    }
+    follow(
+        queries,
+        [
+            lambda: t.append([{"i": 8, "k": 0, "d": 3, "x": 1e15}]),
+            lambda: t.delete("i IN (1, 8)"),
+        ],
+        verify=True,
+    )
+
+
 # --- the least and the greatest -----------------------------------------------------------------
 
 WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}

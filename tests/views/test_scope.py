@@ -177,3 +177,26 @@ def test_types_of_different_kinds_have_no_common_one(one: str, other: str) -> No
 def test_what_is_not_known_has_no_common_type() -> None:
     assert common_type(None, _type("int")) is None
     assert common_type(exp.DataType.build("unknown"), exp.DataType.build("unknown")) is None
+
+
+def test_a_decimal_beside_a_double_or_a_text_is_no_decimal() -> None:
+    names = Names()
+    names.types |= {
+        "d": _type("decimal(10, 2)"), "x": _type("double"), "i": _type("int"), "s": _type("string")
+    }  # fmt: skip
+    for text in (
+        "d + x",
+        "-(x * d)",
+        "coalesce(d, x)",
+        "CASE WHEN i > 1 THEN d ELSE x END",
+        "d * 1e0",
+    ):
+        assert names.type_of(tree(text)) == _type("double"), text
+    assert names.type_of(tree("d + s")) == exp.DataType.build("unknown")
+    for text in (
+        "d + i",
+        "d * 2.5",
+        "CASE WHEN x > 1 THEN d ELSE 0 END",
+        "d + CAST(x AS decimal(10, 2))",
+    ):
+        assert names.type_of(tree(text)).is_type("decimal"), text

@@ -16,11 +16,13 @@ _Type = exp.DataType.Type
 # Whole numbers, and the digits of their largest value.
 _WHOLE = {_Type.TINYINT: 3, _Type.SMALLINT: 5, _Type.INT: 10, _Type.BIGINT: 20}
 _MOST_DIGITS = 38
+_FLOATS = (_Type.FLOAT, _Type.DOUBLE)
+_TEXTS = (_Type.CHAR, _Type.VARCHAR, _Type.TEXT)
 # In each kind, the last type holds all values of the others.
 _ORDERED = (
     (_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.BIGINT),
-    (_Type.FLOAT, _Type.DOUBLE),
-    (_Type.CHAR, _Type.VARCHAR, _Type.TEXT),
+    _FLOATS,
+    _TEXTS,
     (_Type.DATE, _Type.TIMESTAMPTZ),
 )
 # Their values add up to the same in any order.
@@ -161,8 +163,13 @@ class Names:
             for name in columns_in(tree)
             if name in self.types
         }
-        kind = annotate_types(renamed(tree, typed), dialect="spark").type
-        return kind if isinstance(kind, exp.DataType) else exp.DataType.build("unknown")
+        annotated = annotate_types(renamed(tree, typed), dialect="spark")
+        kind = annotated.type
+        if not isinstance(kind, exp.DataType):
+            return exp.DataType.build("unknown")
+        # sqlglot calls a decimal with a double a decimal; to Spark it is a double.
+        inexact = kind.this == _Type.DECIMAL and _inexact_type_in(annotated)
+        return inexact or kind
 
     def common_type(self, *trees: exp.Expr) -> exp.DataType | None:
         """The type in which two values are compared; None if that might change either."""
@@ -219,6 +226,21 @@ class Names:
             return tree.to.is_type("decimal")
         inside = [tree.this, tree.args.get("expression")]
         return any(isinstance(part, exp.Expr) and self.is_decimal(part) for part in inside)
+
+
+def _inexact_type_in(tree: exp.Expr) -> exp.DataType | None:
+    """The type that makes a value other than a decimal, if some part of it has such a type."""
+    kind = tree.type
+    if isinstance(tree, exp.Literal) and not tree.is_string:
+        return exp.DataType.build("double") if "e" in tree.this.lower() else None
+    if not isinstance(kind, exp.DataType) or kind.this in _TEXTS:
+        return exp.DataType.build("unknown")
+    if kind.this in _FLOATS:
+        return exp.DataType.build("double")
+    if kind.this != _Type.DECIMAL or isinstance(tree, exp.Cast):
+        return None
+    inexact = [found for part in tree.iter_expressions() if (found := _inexact_type_in(part))]
+    return max(inexact, key=lambda found: found.this == _Type.UNKNOWN, default=None)
 
 
 def common_type(one: exp.DataType | None, other: exp.DataType | None) -> exp.DataType | None:
