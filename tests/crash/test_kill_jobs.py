@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from tailrace.propagation import tables as t
 from tests.support import children, counted, servers
+from tests.support.jobs import orders, replica, same
 from tests.support.lakes import CATALOGS
 from tests.support.process import wait_until
 
@@ -63,6 +65,32 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(lake_args: LakeArgs, step:
         child = children.start(servers.serve, lake_args, None, step, 2)
         assert children.join(child) == -signal.SIGKILL
         settle(lake)
+
+
+@pytest.mark.parametrize(("step", "nth"), [("consumed", 3), ("rows written", 2), ("committed", 2)])
+def test_a_kill_in_a_commit_that_siblings_share_loses_and_doubles_nothing(
+    lake_args: LakeArgs, step: str, nth: int
+) -> None:
+    copies = [f"copy{number}" for number in range(6)]
+    with lake_args.connect(settings=servers.SETTINGS) as lake:
+        servers.take_over_soon(lake)
+        table = orders(lake)
+        for name in copies:
+            lake.jobs.register("orders", name, replica(name))
+        lake.run_until_fresh(timeout=60)
+        table.upsert([{"id": 1, "v": "changed"}, {"id": 9, "v": "new"}])
+        # The first copy commits alone, and the others together.
+        child = children.start(servers.serve, lake_args, None, step, nth)
+        assert children.join(child) == -signal.SIGKILL
+        done = [name for name in copies if same(lake, "orders", name)]
+        if step != "consumed":  # how many were committed before that depends on the time they took
+            assert (len(done) > 1) == (step == "committed")
+        table.delete([{"id": 9}])
+        lake.run_until_fresh(timeout=60)
+        assert all(same(lake, "orders", name) for name in copies)
+        for name in copies:
+            runs = [one for one in lake.jobs.history("orders", name) if one.error is None]
+            assert all(a.from_snapshot >= b.to_snapshot for a, b in pairwise(runs))
 
 
 def kill_at_random(args: LakeArgs, kills: int, seed: int) -> None:

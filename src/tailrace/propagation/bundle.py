@@ -1,4 +1,7 @@
-"""A bundle: jobs that commit in one transaction. Most consist of one job.
+"""A bundle: jobs that commit in one transaction.
+
+Most consist of one job, others of jobs that depend on each other, or of siblings that share a
+commit because each of them has little to do.
 
 Always true: a job's output, its watermark, what its consumer remembers and its history are one
 commit, which fails if the job is no longer as it was claimed. The jobs of a bundle run one after
@@ -71,18 +74,21 @@ class Bundle:
         spark: TaggingSpark,
         execution: Execution,
         parts: Sequence[Part],
+        *,
+        patience: float | None = None,
     ) -> None:
+        """With `patience`, in seconds, what is done by then is committed, and the rest is left."""
         # It sees the lake as the tenant of the jobs does.
         self._runtime = runtime.of_tenant(parts[0].claim.job.tenant)
         self._heartbeat, self._spark, self._execution = heartbeat, spark, execution
-        self._parts = parts
+        self._parts, self._patience = parts, patience
         self.jobs = tuple(part.id for part in parts)
         # Whose turn it is, and so who is to blame if something fails.
         self.part = parts[0]
         self.turn = self._begin(parts[0])
 
     def run(self, lake: Callable[[], str]) -> list[Iteration]:
-        """Run and commit all of it; returns the history's entries. `lake` gives the lake's id."""
+        """Run and commit it; returns the history's entries. `lake` gives the lake's id."""
         with self._spark.tagged(self.turn.tag):
             return self._run(lake)
 
@@ -100,6 +106,8 @@ class Bundle:
                 txn.act_for(part.id)
                 done.append(self._consume(txn, lake()))
                 self._runtime.step("consumed")
+                if self._patience is not None and sum(one.seconds for one in done) > self._patience:
+                    break
             txn.managed = False
             return self._commit(txn, done)
         except BaseException:

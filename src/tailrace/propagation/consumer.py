@@ -76,6 +76,9 @@ class Consumer:
     needs_maintenance = False
     # Whether a range that failed is retried as it was: outside systems may have heard of it.
     repeats_ranges = True
+    # Whether its jobs may share a commit with others of their iteration: they write to nothing but
+    # tables of their own, and to no outside system, so that a run can be done again.
+    shares_commits = False
     # Whether changes come with the snapshot of each row.
     snapshots = False
     # Whether its jobs are dropped with their source, instead of being left with an error.

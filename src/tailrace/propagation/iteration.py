@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
 from random import Random
 
 import sqlalchemy as sa
@@ -33,6 +34,9 @@ from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Heartbeat
 
 log = get_logger("tailrace.iteration")
+
+# So many jobs share a commit at most; and after so many seconds it waits for no other.
+_SHARING, _PATIENCE = 16, 0.25
 
 
 class Iterations:
@@ -156,8 +160,43 @@ class Iterations:
             with ThreadPoolExecutor(workers, thread_name_prefix="tailrace-sibling") as pool:
                 list(pool.map(lambda bundle: self._run_bundle(execution, bundle), rest))
         else:
-            for bundle in rest:
-                self._run_bundle(execution, bundle)
+            for may_share, some in groupby(rest, _may_share_commits):
+                if may_share:
+                    self._run_sharing(execution, [part for (part,) in some])
+                else:
+                    for bundle in some:
+                        self._run_bundle(execution, bundle)
+
+    def _run_sharing(self, execution: Execution, parts: list[Part]) -> None:
+        """Run jobs that have little to do, several in one commit.
+
+        If that fails, for whatever reason, each of them runs by itself: no job suffers by another.
+        """
+        while parts:
+            some = parts[:_SHARING]
+            done = self._share(execution, some) if len(some) > 1 else 0
+            if not done:
+                for part in some:
+                    self._run_bundle(execution, [part])
+            parts = parts[done or len(some) :]
+
+    def _share(self, execution: Execution, parts: list[Part]) -> int:
+        """Commit as many as take little time together; returns how many. 0: that failed."""
+        jobs = tuple(part.id for part in parts)
+        if execution.must_stop(jobs):
+            return 0
+        bundle = Bundle(
+            self._runtime, self._heartbeat, self._spark, execution, parts, patience=_PATIENCE
+        )
+        try:
+            records = bundle.run(self._lake_id)
+        except BaseException as error:  # noqa: BLE001  (whose fault it is shows when each runs alone)
+            log.info("a shared commit failed", jobs=jobs, error=repr(error)[:500])
+            return 0
+        finally:
+            del execution.turns[jobs]
+        self._committed(execution, parts, records)
+        return len(records)
 
     def _run_bundle(self, execution: Execution, parts: list[Part]) -> None:
         """Run one job, or several that commit together.
@@ -179,8 +218,11 @@ class Iterations:
             return
         finally:
             del execution.turns[jobs]
+        self._committed(execution, parts, records)
+
+    def _committed(self, execution: Execution, parts: list[Part], records: list[Iteration]) -> None:
         self._runtime.step("job committed")
-        for part, record in zip(parts, records, strict=True):
+        for part, record in zip(parts, records, strict=False):  # the first of them, if they shared
             execution.claims.pop(part.id, None)
             self._report(part.claim.job, record)
 
@@ -292,6 +334,11 @@ class Iterations:
         else:
             log.warning("iteration", error=done.error, **fields)
         self._observe(job, done)
+
+
+def _may_share_commits(bundle: list[Part]) -> bool:
+    """Whether it is a job of which another try is cheap, and leaves no trace."""
+    return len(bundle) == 1 and bundle[0].consumer.shares_commits and bundle[0].kind is RunKind.TAIL
 
 
 def _repeats(job: Job) -> bool:

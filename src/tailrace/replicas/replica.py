@@ -41,6 +41,8 @@ _OPTIONS = {"kind", "table", "columns", "where"}
 class Replica(Consumer):
     """The consumer."""
 
+    shares_commits = True
+
     def prepare(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]
     ) -> list[str]:

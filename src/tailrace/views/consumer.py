@@ -27,6 +27,7 @@ class ViewConsumer(Consumer):
     """
 
     holds_sources = "views"
+    shares_commits = True
     # All that it does is in the transaction: a failed range may succeed together with later ones.
     repeats_ranges = False
 
