@@ -128,7 +128,7 @@ def test_what_spark_refuses_of_a_change_is_computed_in_full(
     def refuse(*_: object, **__: object) -> None:
         raise AnalysisException("no equality for that")
 
-    monkeypatch.setattr(Refresh, "_change", refuse)
+    monkeypatch.setattr(Refresh, "_append", refuse)
     assert view.refresh().strategy == "full"
     assert view.verify().ok
     assert "no equality for that" in view.explain().to_dict()["reason"]
