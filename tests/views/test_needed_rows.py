@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pytest
 from sqlglot import parse_one
 
 from tailrace.views.incremental.program import End, Fetch, Leaf, Program, Relation, leaves_of
-from tailrace.views.refresh.needed_rows import fetch_conditions, values_read
+from tailrace.views.refresh.needed_rows import fetch_conditions, plain_rows, values_read
 from tailrace.views.refresh.programs import prepare
 
 FETCH = Fetch(
@@ -75,3 +77,52 @@ def test_a_leaf_has_a_name_of_its_own() -> None:
     assert leaves["delta_1"] == Leaf(source="main.u", number=1)
     assert leaves["old_0"] == Leaf(source="main.t", number=0, end=End.OLD)
     assert program("SELECT a FROM f0").leaf("main.t", End.NEW) == leaves["new_0"]
+
+
+ROWS = {
+    "d": pa.table({"a": [1, 2, 2, None], "b": ["x", "y", "y", "z"], "_w": [1, -1, 1, -1]}),
+    "k": pa.table({"k0": [2, None]}),
+    "s": pa.table({"a": ["2"]}),
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        ("SELECT a FROM d", [1, 2, 2, None]),
+        ("SELECT DISTINCT k0 FROM (SELECT a AS k0 FROM (SELECT a, b FROM d) AS q) AS q",
+         [1, 2, 2, None]),
+        ("SELECT a FROM d WHERE b = 'y'", [2, 2]),
+        ("SELECT a FROM d WHERE b = 'y' AND upper(b) = 'X'", [2, 2]),
+        ("SELECT a FROM d WHERE upper(b) = 'X'", [1, 2, 2, None]),
+        ("SELECT a FROM d WHERE _w < 0 UNION ALL SELECT k0 FROM k", [2, None, 2, None]),
+        ("SELECT n.a AS x FROM d AS n LEFT ANTI JOIN (SELECT k0 FROM k) AS k ON n.a = k.k0",
+         [1, 2, 2, None]),
+        ("SELECT q.a FROM d AS q LEFT SEMI JOIN (SELECT DISTINCT k0 FROM k) AS k "
+         "ON q.a IS NOT DISTINCT FROM k.k0", [2, 2, None]),
+    ],
+)  # fmt: skip
+def test_plain_rows_are_those_of_the_query_and_maybe_more(
+    query: str, values: list[int | None]
+) -> None:
+    rows = plain_rows(parse_one(query, dialect="spark"), ROWS.get)
+    assert rows is not None
+    assert rows.column(0).to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM elsewhere",
+        "SELECT a + 1 AS a FROM d",
+        "SELECT a FROM d GROUP BY a",
+        "SELECT a FROM d ORDER BY a LIMIT 1",
+        "SELECT a FROM d UNION ALL SELECT a FROM s",
+        "SELECT a FROM d EXCEPT SELECT k0 FROM k",
+        "SELECT q.a FROM d AS q JOIN k ON q.a = k.k0",
+        "SELECT q.a FROM d AS q LEFT SEMI JOIN k AS k ON q.a = k.k0",
+        "SELECT q.a FROM d AS q LEFT SEMI JOIN s AS k ON q.a IS NOT DISTINCT FROM k.a",
+    ],
+)
+def test_rows_that_take_more_than_a_selection_are_left_to_an_engine(query: str) -> None:
+    assert plain_rows(parse_one(query, dialect="spark"), ROWS.get) is None

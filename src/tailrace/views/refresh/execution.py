@@ -26,7 +26,7 @@ from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Fetch, Keys, Relation, Step
 from tailrace.views.refresh.compile import RESULT
 from tailrace.views.refresh.kept_rows import Lookup
-from tailrace.views.refresh.needed_rows import StoredLimit, arrow_condition
+from tailrace.views.refresh.needed_rows import StoredLimit, arrow_condition, plain_rows
 from tailrace.views.refresh.on_spark import OnSpark
 from tailrace.views.refresh.programs import NOT_COMPILED, Prepared
 
@@ -232,9 +232,24 @@ class InMemory:
     def keys(self, step: Keys) -> bool:
         """Compute keys; False if this is not possible here."""
         rows = self.answer(step.name)
+        if rows is None:
+            rows = self._plain_keys(step)
         if rows is not None:
             self.tables[step.name] = rows
         return rows is not None
+
+    def _plain_keys(self, step: Keys) -> pa.Table | None:
+        """Keys, and maybe more, that are values of columns in memory: no engine is asked for."""
+        rows = plain_rows(step.query, self._held)
+        if rows is None or any(map(pa.types.is_nested, rows.schema.types)):
+            return None
+        return rows.group_by(rows.column_names).aggregate([])
+
+    def _held(self, name: str) -> pa.Table | None:
+        """A relation's rows, and maybe more, if they follow from what is in memory."""
+        if name in self._queries:
+            return plain_rows(self._queries[name], self._held)
+        return self.delta(name)
 
     def fetch(self, step: Fetch, source: Scan, condition: exp.Expr | None) -> Scan | None:
         """Find the rows that have the keys; returns where they are if they are left to Spark."""

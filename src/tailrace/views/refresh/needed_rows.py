@@ -7,7 +7,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -32,6 +32,8 @@ class StoredLimit:
 
 
 NO_LIMIT = StoredLimit()
+# What a query has that only selects columns of rows in memory.
+_PLAIN = {"expressions", "from_", "joins", "where", "distinct"}
 
 
 def values_read(
@@ -111,6 +113,64 @@ def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
     for other in known[1:]:
         combined = combined & other
     return combined
+
+
+def plain_rows(tree: exp.Expr, relation: Callable[[str], pa.Table | None]) -> pa.Table | None:
+    """A query's rows and maybe more, if it does no more than select from rows in memory.
+
+    That is: columns of a `relation`, of several one below the other, or of those with a value that
+    another has. Rows that its conditions leave out may be there.
+    """
+    clauses = {name for name, value in tree.args.items() if value}
+    if isinstance(tree, exp.Table):
+        return relation(tree.name)
+    if isinstance(tree, exp.Subquery):
+        return plain_rows(tree.this, relation)
+    if isinstance(tree, exp.Union) and clauses <= {"this", "expression", "distinct"}:
+        one, other = plain_rows(tree.left, relation), plain_rows(tree.right, relation)
+        if one is None or other is None or one.schema.types != other.schema.types:
+            return None
+        return pa.concat_tables([one, other.rename_columns(one.column_names)])
+    if not isinstance(tree, exp.Select) or not clauses <= _PLAIN or not tree.args.get("from_"):
+        return None
+    rows = plain_rows(tree.args["from_"].this, relation)
+    for join in tree.args.get("joins") or ():
+        rows = None if rows is None else _semi_joined(rows, join, relation)
+    items = [item.unalias() for item in tree.selects]
+    if rows is None or not all(isinstance(item, exp.Column) for item in items):
+        return None
+    where = tree.args.get("where")
+    condition = None if where is None else arrow_condition(where.this, rows.schema)
+    if condition is not None:
+        rows = rows.filter(condition)
+    if not {item.name for item in items} <= set(rows.column_names):
+        return None
+    return pa.table(
+        [rows.column(item.name) for item in items], [item.alias_or_name for item in tree.selects]
+    )
+
+
+def _semi_joined(
+    rows: pa.Table, join: exp.Join, relation: Callable[[str], pa.Table | None]
+) -> pa.Table | None:
+    """The rows that a semi or anti join leaves, and maybe more."""
+    if join.side == "LEFT" and join.kind == "ANTI":
+        return rows
+    condition = join.args.get("on")
+    if (join.side, join.kind) != ("LEFT", "SEMI") or not isinstance(condition, exp.NullSafeEQ):
+        return None
+    own, key = condition.left, condition.right
+    keys = plain_rows(join.this, relation)
+    if keys is None or not isinstance(own, exp.Column) or not isinstance(key, exp.Column):
+        return None
+    if key.table != join.alias_or_name or key.name not in keys.column_names:
+        return None
+    if own.name not in rows.column_names:
+        return None
+    column, values = rows.column(own.name), keys.column(key.name)
+    if column.type != values.type:
+        return None
+    return rows.filter(pc.is_in(column, values.combine_chunks()))
 
 
 _COMPARE: dict[type[exp.Expr], Any] = {

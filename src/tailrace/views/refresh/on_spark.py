@@ -25,6 +25,7 @@ from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_session import SparkProvider, is_classic, session_beside
 from tailrace.store.stats import Known, overlap
 from tailrace.views.incremental.program import Fetch, Keys
+from tailrace.views.query.trees import names_in, sub
 from tailrace.views.refresh.needed_rows import StoredLimit
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count()
 _KEY = "tailrace_key"
+_ONE_PARTITION = exp.Hint(
+    expressions=[exp.Anonymous(this="COALESCE", expressions=[exp.Literal.number(1)])]
+)
 
 
 class NeedsSparkError(Exception):
@@ -79,10 +83,19 @@ class OnSpark:
 
     def sql(self, query: exp.Query) -> DataFrame:
         """A query over relations."""
+        names = names_in(query)
         tree = query.copy()
+        if self._small and all(map(self._is_in_memory, names)):
+            tree = _in_one_partition(tree)
         for table in tree.find_all(exp.Table):
             table.set("this", exp.to_identifier(self.view(table.name)))
         return self.session.sql(tree.sql("spark"))
+
+    def _is_in_memory(self, name: str) -> bool:
+        """Whether a relation follows from rows in memory alone."""
+        if name in self._queries:
+            return all(map(self._is_in_memory, names_in(self._queries[name])))
+        return self._memory.delta(name) is not None
 
     def view(self, name: str) -> str:
         """Spark's name for a relation."""
@@ -183,6 +196,21 @@ class OnSpark:
             self.session.catalog.dropTempView(f"{self._prefix}{name}")
 
 
+def _in_one_partition(tree: exp.Query) -> exp.Query:
+    """The same query, whose unions are in one partition if their parts are.
+
+    Spark takes the rows of a union for spread, and shuffles them: each time a stage more.
+    """
+    holder = exp.Subquery(this=tree)
+    for union in list(holder.find_all(exp.Union)):
+        if not isinstance(union.parent, exp.Union):
+            whole = exp.Select(expressions=[exp.Star()], hint=_ONE_PARTITION.copy())
+            union.replace(whole)
+            whole.set("from_", exp.From(this=sub(union)))
+    query: exp.Query = holder.this
+    return query
+
+
 class _SessionOf(SparkProvider):
     """Provides a run's session."""
 
@@ -220,9 +248,16 @@ _SMALL = {
     # Planning again after each stage takes longer than the stages.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    # What comes from memory is small, which Spark cannot know.
-    "spark.sql.defaultSizeInBytes": str(4 * 1024 * 1024),
-    "spark.sql.autoBroadcastJoinThreshold": str(32 * 1024 * 1024),
+    # What comes from memory is in one partition, and so are its joins: one job does all of them.
+    # Each relation that is broadcast would be a job of its own. Keys of large tables ask for that.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    # The size of a join is estimated as the product of both sides.
+    "spark.sql.maxSinglePartitionBytes": str(2**62),
+    # They would push semi joins below what puts rows in one partition, and have them shuffled.
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("PushDownLeftSemiAntiJoin", "PushLeftSemiLeftAntiThroughJoin")
+    ),
     # Several small files are one task.
     "spark.sql.files.openCostInBytes": str(1024 * 1024),
 }
