@@ -247,6 +247,9 @@ _DECIMALS = {
 _SMALL = {
     # Planning again after each stage takes longer than the stages.
     "spark.sql.adaptive.enabled": "false",
+    # What follows from conditions saves little here, and takes Spark long to find: with a hundred
+    # sums, minutes.
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     # What comes from memory is in one partition, and so are its joins: one job does all of them.
     # Each relation that is broadcast would be a job of its own. Keys of large tables ask for that.

@@ -38,7 +38,7 @@ class ScanRule(Rule):
             end = End.NEW
         if within is None:
             return select(_items_of(node), b.leaf(node.source, end))
-        own, key = within.pairs[0]
+        own, key = _looked_up(b, node, within)
         if end is End.NEW or node.source not in b.source_keys:
             name = b.fetch(node, end, own, within.keys, key)
             rows: exp.Query = select(_items_of(node), table(name))
@@ -75,6 +75,13 @@ class ScanRule(Rule):
 
     def tells_all(self, b: Builder, node: Scan) -> bool:  # noqa: ARG002
         return True
+
+
+def _looked_up(b: Builder, scan: Scan, within: Within) -> tuple[str, str]:
+    """The pair by which rows are found: by the table's key if possible, as its rows are sorted."""
+    fields = dict(zip(scan.columns, scan.fields, strict=True))
+    first = b.source_keys.get(scan.source, ())[:1]
+    return min(within.pairs, key=lambda pair: fields[pair[0]] not in first)
 
 
 def _items_of(scan: Scan, relation: str | None = None) -> list[exp.Expr]:
