@@ -83,6 +83,8 @@ ROWS = {
     "d": pa.table({"a": [1, 2, 2, None], "b": ["x", "y", "y", "z"], "_w": [1, -1, 1, -1]}),
     "k": pa.table({"k0": [2, None]}),
     "s": pa.table({"a": ["2"]}),
+    "x": pa.table({"a": [0.0]}),
+    "y": pa.table({"k0": [-0.0]}),
 }
 
 
@@ -122,6 +124,7 @@ def test_plain_rows_are_those_of_the_query_and_maybe_more(
         "SELECT q.a FROM d AS q JOIN k ON q.a = k.k0",
         "SELECT q.a FROM d AS q LEFT SEMI JOIN k AS k ON q.a = k.k0",
         "SELECT q.a FROM d AS q LEFT SEMI JOIN s AS k ON q.a IS NOT DISTINCT FROM k.a",
+        "SELECT q.a FROM x AS q LEFT SEMI JOIN y AS k ON q.a IS NOT DISTINCT FROM k.k0",
     ],
 )
 def test_rows_that_take_more_than_a_selection_are_left_to_an_engine(query: str) -> None:

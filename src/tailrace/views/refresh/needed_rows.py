@@ -168,7 +168,8 @@ def _semi_joined(
     if own.name not in rows.column_names:
         return None
     column, values = rows.column(own.name), keys.column(key.name)
-    if column.type != values.type:
+    # To Arrow, the two zeros are different values.
+    if column.type != values.type or pa.types.is_floating(column.type):
         return None
     return rows.filter(pc.is_in(column, values.combine_chunks()))
 
