@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.support.lakes import LakeArgs
 
+# A name that Arrow may take for a path.
+KEY = ".id"
 GROUP, LINES, PARTS = 100, 5_000, 500
 # Less than all parts sell below the average of their own; the lines of a part are anywhere.
 QUERY = """
@@ -32,7 +34,7 @@ GROUP BY kind
 
 
 def line(number: int, part: int, quantity: int) -> dict[str, int]:
-    return {"id": number, "part": part, "quantity": quantity, "price": number, "amount": number % 3}
+    return {KEY: number, "part": part, "quantity": quantity, "price": number, "amount": number % 3}
 
 
 @pytest.fixture
@@ -47,13 +49,13 @@ def lake(
         parts = opened.create_table("parts", columns, primary_key="id")
         brands = ["rare" if n % 50 == 0 else "usual" for n in range(PARTS)]
         parts.append([{"id": n, "brand": b, "kind": n % 4} for n, b in enumerate(brands)])
-        names = ("id", "part", "quantity", "price", "amount")
-        lines = opened.create_table("lines", dict.fromkeys(names, "bigint"), primary_key="id")
+        names = (KEY, "part", "quantity", "price", "amount")
+        lines = opened.create_table("lines", dict.fromkeys(names, "bigint"), primary_key=KEY)
         numbers = np.arange(LINES)
         lines.append(
             pa.table(
                 {
-                    "id": numbers,
+                    KEY: numbers,
                     "part": numbers * 7919 % PARTS,
                     "quantity": numbers * 31 % 50,
                     "price": numbers,
@@ -145,7 +147,7 @@ def test_a_view_stays_right_whatever_changes(
                 part = [r if draw.random() < 0.6 else draw.randrange(PARTS) for r in rare]
                 rows = [line(n, p, draw.randrange(60)) for n, p in zip(ids, part, strict=True)]
                 txn.table("lines").upsert(rows)
-                txn.table("lines").delete([{"id": n} for n in draw.sample(range(LINES), 5)])
+                txn.table("lines").delete([{KEY: n} for n in draw.sample(range(LINES), 5)])
             if what in ("parts", "both"):
                 some = draw.sample(range(PARTS), 3)
                 brand = draw.choice(("rare", "usual"))

@@ -26,6 +26,8 @@ from tailrace.views.query.trees import shape
 from tailrace.views.refresh.compile import all_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tailrace.store.runtime import Runtime
     from tailrace.views.refresh.execution import InMemory
     from tailrace.views.refresh.sources import SourceReads
@@ -79,12 +81,9 @@ class Lookup:
         came = near.filter(pc.field(WEIGHT) > 0).select(rows.column_names).cast(rows.schema)
         if self.where is not None:
             came = came.filter(self.where)
-        key = sources.key(name)
-        gone = near.filter(pc.field(WEIGHT) < 0).select(key)
+        gone = near.filter(pc.field(WEIGHT) < 0)
         if gone.num_rows:
-            numbered = rows.select(key).append_column("", pa.array(np.arange(rows.num_rows)))
-            stays = numbered.join(gone, key, join_type="left anti").column("")
-            rows = rows.take(np.sort(stays.to_numpy()))
+            rows = _without(rows, gone, sources.key(name))
         rows = pa.concat_tables([rows, came]).combine_chunks()
         return replace(kept, at=self.source.at, rows=rows)
 
@@ -113,6 +112,16 @@ class Lookup:
 def _with(rows: pa.Table, wanted: Wanted) -> pa.Table:
     """The rows that have a wanted value."""
     return rows.filter(pa.array(wanted.found_in(rows.select([wanted.column.name]))))
+
+
+def _without(rows: pa.Table, gone: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows whose key no other row has."""
+    # By numbers instead of names: Arrow takes a name that begins with a dot for a path.
+    names = [str(number) for number in range(len(key))]
+    numbered = rows.select(key).rename_columns(names)
+    numbered = numbered.append_column("row", pa.array(np.arange(rows.num_rows)))
+    stays = numbered.join(gone.select(key).rename_columns(names), names, join_type="left anti")
+    return rows.take(np.sort(stays.column("row").to_numpy()))
 
 
 def _holds(values: pa.Array, wanted: Wanted) -> bool:
