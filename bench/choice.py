@@ -23,6 +23,7 @@ class Choice:
     fractions: tuple[float, ...] = FRACTIONS
     kinds: tuple[str, ...] = KINDS
     queries: tuple[int, ...] = QUERIES
+    on_spark: bool = False  # whether Spark does every refresh, as where a driver is small
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--fractions", type=_floats, default=FRACTIONS, help="of orders that change")
     group.add_argument("--kinds", type=_some_of(KINDS), default=KINDS, help=", ".join(KINDS))
     group.add_argument("--queries", type=_integers, default=QUERIES, help="of TPC-H, by number")
+    group.add_argument("--on-spark", action="store_true", help="refresh on Spark, however small")
 
 
 def scales(text: str) -> tuple[float, ...]:
@@ -47,6 +49,7 @@ def chosen(arguments: argparse.Namespace) -> Choice:
         fractions=arguments.fractions,
         kinds=arguments.kinds,
         queries=arguments.queries,
+        on_spark=arguments.on_spark,
     )
 
 
