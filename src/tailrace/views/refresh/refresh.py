@@ -307,12 +307,13 @@ class Refresh:
         """Note how long a strategy was predicted to take, and took."""
         runs = self._memory.setdefault("runs", {})
         if strategy is Strategy.FULL:
-            # What was slow once is tried again some day.
+            # What was slow once is tried again soon: it may have been the first of its kind.
             for other, (guess, took) in list(runs.items()):
-                runs[other] = [guess, round(took - 0.1 * (took - guess), 4)]
-        before = runs.get(name)
-        if before is not None:  # the mean with what was known: the machine may have been busy
-            seconds = math.sqrt(seconds * predicted * before[1] / before[0])
+                if other != name:
+                    runs[other] = [guess, round((took + guess) / 2, 4)]
+        # The mean with what was known: the machine may have been busy, or new to the query.
+        guess, took = runs.get(name, (1, 1))
+        seconds = math.sqrt(seconds * predicted * took / guess)
         runs[name] = [round(predicted, 4), round(seconds, 4)]
 
     def _apply(self, plan: RefreshPlan) -> None:
