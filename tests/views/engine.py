@@ -28,7 +28,7 @@ from tailrace.views.incremental.program import (
     Fetch,
     Program,
 )
-from tailrace.views.incremental.rules.rule import from_query, union_all, with_weight
+from tailrace.views.incremental.rules.base import from_query, union_all, with_weight
 from tailrace.views.query import trees
 from tailrace.views.query.optimize import pruned
 from tailrace.views.query.plan import Query

@@ -39,7 +39,7 @@ from tailrace.views.query.trees import (
 )
 
 if TYPE_CHECKING:
-    from tailrace.views.incremental.rules.rule import Rule
+    from tailrace.views.incremental.rules.base import Rule
 
 WEIGHT = "_w"
 # The deepest nesting of SELECTs up to which a step becomes part of its user: engines and the writer

@@ -21,7 +21,7 @@ from tailrace.views.incremental.group_states import State, Types, case
 from tailrace.views.incremental.identity import comparable, has_map, shown_apart
 from tailrace.views.incremental.layout import ROWS, VISIBLE, Layout, Way
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
-from tailrace.views.incremental.rules.rule import affected, column_items, only_with, with_weight
+from tailrace.views.incremental.rules.base import affected, column_items, only_with, with_weight
 from tailrace.views.query.plan import origin
 from tailrace.views.query.trees import (
     all_of,

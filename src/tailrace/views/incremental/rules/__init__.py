@@ -7,6 +7,7 @@ in all rows that may have come or gone.
 
 from __future__ import annotations
 
+from tailrace.views.incremental.rules.base import Rule
 from tailrace.views.incremental.rules.inner_join import InnerJoinRule
 from tailrace.views.incremental.rules.key_join import KeyJoinRule
 from tailrace.views.incremental.rules.linear import (
@@ -23,7 +24,6 @@ from tailrace.views.incremental.rules.recomputed import (
     SetOperationRule,
     WindowRule,
 )
-from tailrace.views.incremental.rules.rule import Rule
 from tailrace.views.query import plan
 
 RULES: dict[type[plan.Node], Rule] = {

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
-from tailrace.views.incremental.rules.rule import Rule, affected, difference, only_with
+from tailrace.views.incremental.rules.base import Rule, affected, difference, only_with
 from tailrace.views.query.plan import Filter, InnerJoin, JoinKind, KeyJoin, Node
 from tailrace.views.query.trees import (
     all_of,

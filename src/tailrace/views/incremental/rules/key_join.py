@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
-from tailrace.views.incremental.rules.rule import (
+from tailrace.views.incremental.rules.base import (
     Rule,
     affected,
     difference,

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from tailrace.views.incremental.program import WEIGHT, Builder, End, Within
-from tailrace.views.incremental.rules.rule import (
+from tailrace.views.incremental.rules.base import (
     Rule,
     column_items,
     kept_columns,

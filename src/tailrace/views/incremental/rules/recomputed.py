@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from tailrace.views.incremental.program import Builder, End, Within
-from tailrace.views.incremental.rules.rule import (
+from tailrace.views.incremental.rules.base import (
     Rule,
     affected,
     column_items,
