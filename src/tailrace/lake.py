@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ class Lake(Closing):
         self._heartbeat = Heartbeat(runtime.database, runtime.clock)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
         self._services: list[Service | Serving] = []
+        self._upkept: datetime | None = None  # when `run_until_fresh` last did the housekeeping
 
     @property
     def runtime(self) -> TenantRuntime:
@@ -484,12 +485,14 @@ class Lake(Closing):
     def _run_some(self, wanted: Callable[[Job], bool], timeout: float | timedelta | None) -> None:
         check_outside("lake.run_until_fresh()")
         limit = seconds(timeout)
-        with closing(UntilFresh(self._runtime, self._heartbeat, wanted)) as service:
+        service = UntilFresh(self._runtime, self._heartbeat, wanted, upkept=self._upkept)
+        with closing(service):
             self._services.append(service)
             try:
                 service.run(limit)
             finally:
                 self._services.remove(service)
+                self._upkept = service.housekeeping.last
 
     def is_served(self) -> bool:
         """Whether a process serves this lake at the moment, and is able to."""

@@ -113,6 +113,24 @@ def test_plain_rows_are_those_of_the_query_and_maybe_more(
 
 
 @pytest.mark.parametrize(
+    ("query", "exact"),
+    [
+        ("SELECT DISTINCT a AS k0 FROM (SELECT a, b FROM d) AS q UNION SELECT k0 FROM k", True),
+        ("SELECT a FROM d WHERE b = 'y'", False),
+        ("SELECT a FROM (SELECT a FROM d WHERE upper(b) = 'X') AS q", False),
+        ("SELECT n.a FROM d AS n LEFT ANTI JOIN (SELECT k0 FROM k) AS k ON n.a = k.k0", False),
+        ("SELECT q.a FROM d AS q LEFT SEMI JOIN k AS k ON q.a IS NOT DISTINCT FROM k.k0", False),
+    ],
+)
+def test_exact_plain_rows_are_those_of_a_query_without_conditions(query: str, exact: bool) -> None:
+    tree = parse_one(query, dialect="spark")
+    rows = plain_rows(tree, ROWS.get, exact=True)
+    assert (rows is not None) == exact
+    if rows is not None:
+        assert set(rows.column(0).to_pylist()) == {1, 2, None}
+
+
+@pytest.mark.parametrize(
     "query",
     [
         "SELECT a FROM elsewhere",

@@ -30,16 +30,23 @@ class Housekeeping:
     """Stores every hour what is known in memory only, and deletes what is old."""
 
     def __init__(
-        self, runtime: Runtime, advanced: Callable[[], Mapping[int, tuple[int, int]]]
+        self,
+        runtime: Runtime,
+        advanced: Callable[[], Mapping[int, tuple[int, int]]],
+        *,
+        last: datetime | None = None,
     ) -> None:
-        """`advanced` gives, by job, stored watermarks and those that hold by now."""
+        """`advanced` gives, by job, stored watermarks and those that hold by now.
+
+        `last`: when another service of this process did it. What that one knew is gone with it.
+        """
         self._runtime, self._advanced = runtime, advanced
-        self.last: datetime | None = None
+        self.last = None if last is None or self._is_due(last) else last
 
     def run(self) -> bool:
         """Do it if an hour has passed since the last time; returns whether it had."""
-        now, settings = self._runtime.clock.now(), self._runtime.settings
-        if self.last is not None and now - self.last < settings.upkeep_interval:
+        now = self._runtime.clock.now()
+        if self.last is not None and not self._is_due(self.last):
             return False
         watermarks = {} if self.last is None else self._advanced()
         for some in in_batches(watermarks.items()):  # others want to commit in between
@@ -56,6 +63,9 @@ class Housekeeping:
                 history.add_up(connection, day)
         self.last = now
         return True
+
+    def _is_due(self, last: datetime) -> bool:
+        return self._runtime.clock.now() - last >= self._runtime.settings.upkeep_interval
 
 
 class Maintenance:

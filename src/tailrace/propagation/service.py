@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
 
 from tailrace.log import get_logger
 from tailrace.propagation.background import Housekeeping, Maintenance, Purger
@@ -41,7 +42,9 @@ class Service:
         eager: bool = False,
         wanted: Callable[[Job], bool] = lambda _job: True,
         observe: Callable[[Job, Iteration], None] = lambda _job, _done: None,
+        upkept: datetime | None = None,
     ) -> None:
+        """`upkept`: when this process last did the hour's housekeeping."""
         settings = runtime.settings
         self._runtime, self._observe_more = runtime, observe
         self._wake = threading.Event()
@@ -83,7 +86,7 @@ class Service:
             gave_up=self._gave_up,
             may_begin=self.health.may_begin,
         )
-        self.housekeeping = Housekeeping(runtime, self.runner.advanced)
+        self.housekeeping = Housekeeping(runtime, self.runner.advanced, last=upkept)
         self._maintenance = Maintenance(runtime, heartbeat)
         self._has_seen_all = False
         # Someone who waits for a fresh result does not wait for a purge.

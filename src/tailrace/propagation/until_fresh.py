@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tailrace.errors import JobFailedError, UnavailableError
 from tailrace.propagation import joblog, outputs
@@ -31,12 +31,17 @@ class UntilFresh(Service):
     """See the module."""
 
     def __init__(
-        self, runtime: Runtime, heartbeat: Heartbeat, wanted: Callable[[Job], bool]
+        self,
+        runtime: Runtime,
+        heartbeat: Heartbeat,
+        wanted: Callable[[Job], bool],
+        *,
+        upkept: datetime | None = None,
     ) -> None:
         self._wanted = wanted
         self._failures: Counter[int] = Counter()  # by job, in a row
         self._own_faults: dict[int, str] = {}  # what was wrong with this node, by job
-        super().__init__(runtime, heartbeat, eager=True, wanted=wanted)
+        super().__init__(runtime, heartbeat, eager=True, wanted=wanted, upkept=upkept)
 
     def _observe(self, job: Job, done: Iteration) -> None:
         if done.error is None:

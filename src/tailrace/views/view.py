@@ -254,7 +254,7 @@ class View:
         with runtime.database.read() as connection:
             waiting = built_beside(connection, job)
             freshness = Freshness(connection, [job])
-        if waiting or "moment" in self._options or not freshness.is_fresh(job):
+        if waiting or "moment" in job.spec.consumer or not freshness.is_fresh(job):
             return None
         return self._unchanged(job, freshness.newest)
 

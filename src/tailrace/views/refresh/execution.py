@@ -231,25 +231,33 @@ class InMemory:
 
     def keys(self, step: Keys) -> bool:
         """Compute keys; False if this is not possible here."""
-        rows = self.answer(step.name)
+        # Without an engine, which takes longer to plan than most keys take to compare; else with
+        # it, which knows all conditions; else, for Spark, a key too many is better than a job.
+        rows = self._plain_keys(step, exact=True)
+        if rows is None:
+            rows = self.answer(step.name)
         if rows is None:
             rows = self._plain_keys(step)
         if rows is not None:
             self.tables[step.name] = rows
         return rows is not None
 
-    def _plain_keys(self, step: Keys) -> pa.Table | None:
-        """Keys, and maybe more, that are values of columns in memory: no engine is asked for."""
-        rows = plain_rows(step.query, self._held)
+    def _plain_keys(self, step: Keys, *, exact: bool = False) -> pa.Table | None:
+        """Keys that are values of columns in memory, and maybe more: no engine is asked for."""
+
+        def held(name: str) -> pa.Table | None:
+            """A relation's rows, and maybe more, if they follow from what is in memory."""
+            if name in self._queries and name not in self.tables:
+                return plain_rows(self._queries[name], held, exact=exact)
+            return self.delta(name)
+
+        rows = plain_rows(step.query, held, exact=exact)
         if rows is None or any(map(pa.types.is_nested, rows.schema.types)):
             return None
+        # To Arrow, the two zeros are different values.
+        if exact and any(map(pa.types.is_floating, rows.schema.types)):
+            return None
         return rows.group_by(rows.column_names).aggregate([])
-
-    def _held(self, name: str) -> pa.Table | None:
-        """A relation's rows, and maybe more, if they follow from what is in memory."""
-        if name in self._queries:
-            return plain_rows(self._queries[name], self._held)
-        return self.delta(name)
 
     def fetch(self, step: Fetch, source: Scan, condition: exp.Expr | None) -> Scan | None:
         """Find the rows that have the keys; returns where they are if they are left to Spark."""

@@ -115,31 +115,37 @@ def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
     return combined
 
 
-def plain_rows(tree: exp.Expr, relation: Callable[[str], pa.Table | None]) -> pa.Table | None:
+def plain_rows(
+    tree: exp.Expr, relation: Callable[[str], pa.Table | None], *, exact: bool = False
+) -> pa.Table | None:
     """A query's rows and maybe more, if it does no more than select from rows in memory.
 
     That is: columns of a `relation`, of several one below the other, or of those with a value that
-    another has. Rows that its conditions leave out may be there.
+    another has. Rows that its conditions leave out may be there, unless the rows are to be `exact`:
+    then only how often each of them is there may differ.
     """
     clauses = {name for name, value in tree.args.items() if value}
     if isinstance(tree, exp.Table):
         return relation(tree.name)
     if isinstance(tree, exp.Subquery):
-        return plain_rows(tree.this, relation)
+        return plain_rows(tree.this, relation, exact=exact)
     if isinstance(tree, exp.Union) and clauses <= {"this", "expression", "distinct"}:
-        one, other = plain_rows(tree.left, relation), plain_rows(tree.right, relation)
+        one = plain_rows(tree.left, relation, exact=exact)
+        other = plain_rows(tree.right, relation, exact=exact)
         if one is None or other is None or one.schema.types != other.schema.types:
             return None
         return pa.concat_tables([one, other.rename_columns(one.column_names)])
     if not isinstance(tree, exp.Select) or not clauses <= _PLAIN or not tree.args.get("from_"):
         return None
-    rows = plain_rows(tree.args["from_"].this, relation)
+    where = tree.args.get("where")
+    if exact and (where is not None or tree.args.get("joins")):
+        return None
+    rows = plain_rows(tree.args["from_"].this, relation, exact=exact)
     for join in tree.args.get("joins") or ():
         rows = None if rows is None else _semi_joined(rows, join, relation)
     items = [item.unalias() for item in tree.selects]
     if rows is None or not all(isinstance(item, exp.Column) for item in items):
         return None
-    where = tree.args.get("where")
     condition = None if where is None else arrow_condition(where.this, rows.schema)
     if condition is not None:
         rows = rows.filter(condition)
