@@ -62,6 +62,13 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         drop_views(connection, CATALOG_PARTS)
         if version >= 5:
             connection.exec_driver_sql(f"CREATE VIEW {VIEW_PREFIX}freshness AS SELECT 1")
+        if version < 11:
+            for text in (
+                "ALTER TABLE tailrace_file DROP COLUMN rewritten",
+                "DROP INDEX tailrace_ix_last_rewrite",
+                "ALTER TABLE tailrace_table DROP COLUMN last_rewrite_snapshot",
+            ):
+                connection.exec_driver_sql(text)
         if version < 9:
             connection.exec_driver_sql("ALTER TABLE tailrace_node DROP COLUMN fault")
         for part in CATALOG_PARTS:
@@ -77,7 +84,7 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
 def test_a_lake_of_an_older_version_is_brought_up_to_date(
     lake_args: LakeArgs, version: int
 ) -> None:

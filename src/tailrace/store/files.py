@@ -71,6 +71,7 @@ class DataFile:
     id: int = -1  # DuckLake's data_file_id; -1 until committed
     begin: int = -1  # the snapshot from which it is visible; -1 until committed
     end: int | None = None  # the snapshot from which it is no longer
+    rewritten: bool = False  # it ended because its rows went to files of a compaction
     deletes: DeleteFile | None = None
     stats: tuple[ColumnStats, ...] = ()  # only in files that this process has just written
 

@@ -26,7 +26,10 @@ POS = "_pos"
 # The columns that a change feed adds.
 CHANGE = "_change"
 SNAPSHOT = "_snapshot"
-RESERVED = frozenset({FILE, POS, CHANGE, SNAPSHOT})
+# The hidden column of files that compaction has made: each row's id, which it had before. In other
+# files a row's id follows from its place. The name and the field id are DuckLake's.
+ROW_ID = "_ducklake_internal_row_id"
+RESERVED = frozenset({FILE, POS, CHANGE, SNAPSHOT, ROW_ID})
 # Columns that the store adds in between begin with this; nobody else's may.
 STORE_PREFIX = f"{OWN_PREFIX}store_"
 
@@ -58,6 +61,10 @@ class Column:
 HIDDEN = (
     Column(id=2_147_480_001, name=FILE, physical=FILE, type=pa.int64(), nullable=False),
     Column(id=2_147_480_002, name=POS, physical=POS, type=pa.int64(), nullable=False),
+)
+
+ROW_ID_COLUMN = Column(
+    id=2_147_483_540, name=ROW_ID, physical=ROW_ID, type=pa.int64(), nullable=False
 )
 
 

@@ -33,6 +33,7 @@ _COLUMNS = (
     _F.c.data_file_id,
     t.own_file.c.file_key,
     t.own_file.c.op,
+    t.own_file.c.rewritten,
     _F.c.path,
     _F.c.record_count,
     _F.c.file_size_bytes,
@@ -158,6 +159,7 @@ def _data_file(row: sa.Row[Any], table: TableInfo) -> DataFile:
         id=row.data_file_id,
         begin=row.begin_snapshot,
         end=row.end_snapshot,
+        rewritten=row.rewritten is not None,
         deletes=deletes,
     )
 

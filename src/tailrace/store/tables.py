@@ -18,7 +18,10 @@ own_table = sa.Table(
     sa.Column("last_change_snapshot", Int, nullable=False),
     # The last commit that changed its columns, or dropped it.
     sa.Column("last_alter_snapshot", Int, nullable=False),
+    # The last commit that moved rows to other files, which is no change: a compaction's.
+    sa.Column("last_rewrite_snapshot", Int, nullable=False, server_default="0"),
     sa.Index("tailrace_ix_last_change", "last_change_snapshot"),
+    sa.Index("tailrace_ix_last_rewrite", "last_rewrite_snapshot"),
     info=since(1),
 )
 own_column = sa.Table(
@@ -38,6 +41,8 @@ own_file = sa.Table(
     sa.Column("file_key", Int, nullable=False),
     # What the file came from: append, upsert or compaction.
     sa.Column("op", Text, nullable=False),
+    # The snapshot in which its rows went to files of a compaction, which is why it ended.
+    sa.Column("rewritten", Int),
     info=since(1),
 )
 transaction = sa.Table(
@@ -135,4 +140,22 @@ FROM ducklake_snapshot s
 JOIN ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id
 """
 
-PART = Part(tables=metadata, views=lambda _dialect: {"snapshots": _SNAPSHOTS})
+
+def _add_rewrites(connection: sa.Connection) -> None:
+    """What compaction notes about files and tables."""
+    # A new lake has the columns already: its tables are made as they are today.
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(own_file.name)}
+    if own_file.c.rewritten.name not in columns:
+        for text in (
+            "ALTER TABLE tailrace_file ADD COLUMN rewritten BIGINT",
+            "ALTER TABLE tailrace_table ADD COLUMN last_rewrite_snapshot BIGINT NOT NULL DEFAULT 0",
+            "CREATE INDEX tailrace_ix_last_rewrite ON tailrace_table (last_rewrite_snapshot)",
+        ):
+            connection.exec_driver_sql(text)
+
+
+PART = Part(
+    tables=metadata,
+    steps={11: _add_rewrites},
+    views=lambda _dialect: {"snapshots": _SNAPSHOTS},
+)
