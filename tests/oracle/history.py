@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tests.oracle import values
+from tests.support.compaction import compact
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable, Sequence
     from random import Random
 
     import tailrace
+    from tailrace.store.files import DataFile
 
 _NAMES = ("n", "Größe", "two words", "select", "a.b", 'q"uote', "tick`", "名前", "x")
 
@@ -99,6 +102,10 @@ class History:
         before = copy.deepcopy(self.now)
         txn = self.lake.transaction()
         for _ in range(self.random.randint(2, 4)):
+            if self.random.random() < 0.2:
+                # What it has read or deleted is elsewhere when it commits.
+                self._compact(sorted(before))
+                self.at[self.lake.snapshot] = copy.deepcopy(before)
             name = self.random.choice(sorted(self.now))
             self._write(txn.table(name), self.now[name])
             # A transaction sees its own writes.
@@ -138,6 +145,22 @@ class History:
             table.widen_column(column.name, column.kind)
         self._record()
 
+    def compact(self) -> None:
+        """Some files of a table become others, while rows of it may be written and deleted."""
+        writes = self.random.random() < 0.4
+        self._compact(sorted(self.now), self.write if writes else lambda _name: None)
+        self._record()
+
+    def _compact(
+        self, names: list[str], meanwhile: Callable[[str], None] = lambda _name: None
+    ) -> None:
+        name = self.random.choice(names)
+
+        def some(files: Sequence[DataFile]) -> list[DataFile]:
+            return self.random.sample(files, self.random.randint(0, len(files)))
+
+        compact(self.lake, name, some, lambda: meanwhile(name))
+
     def drop(self) -> None:
         name = self.random.choice(sorted(self.now))
         del self.now[name]
@@ -146,7 +169,7 @@ class History:
 
     def step(self) -> None:
         """Something."""
-        steps = [self.write] * 8 + [self.transaction] * 3 + [self.alter] * 2
+        steps = [self.write] * 8 + [self.transaction] * 3 + [self.alter] * 2 + [self.compact] * 3
         self.random.choice(steps)()
 
     # --- inside -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tailrace.propagation import joblog
 from tailrace.propagation.freshness import Freshness, is_fresh, last_changes
 from tailrace.propagation.job_cache import JobCache, read_news
 from tailrace.sql.listings import system_rows
+from tests.support.compaction import compact
 from tests.support.jobs import spec
 from tests.support.seeds import seed
 
@@ -106,8 +107,10 @@ def test_every_door_says_the_same_after_random_changes(lake_args: LakeArgs, numb
             what, table = random.random(), random.choice(tables)
             if what < 0.35:
                 table.append([{"id": random.randrange(5)} for _ in range(3)])
-            elif what < 0.7:
+            elif what < 0.6:
                 table.delete(f"id = {random.randrange(5)}")
+            elif what < 0.7:
+                compact(lake, table.name, lambda files: random.sample(files, len(files) // 2))
             elif what < 0.8:
                 lake.jobs.pause("c", "four")
             elif what < 0.9:

@@ -23,6 +23,7 @@ from tailrace.propagation.job import JobRecord
 from tailrace.settings import Settings
 from tailrace.store import lookup
 from tailrace.store import tables as st
+from tailrace.store.table_files import CAME, IS_CARRIED, LOST, WENT
 
 _J = t.job.c
 
@@ -106,17 +107,19 @@ def unchanged_until(connection: sa.Connection, ids: Iterable[int]) -> dict[int, 
     last_delete = sa.func.coalesce(delete.partial_max, delete.begin_snapshot)
     # Of deletes that were added to an older delete file, only the last is known.
     first_delete = sa.case(
-        (delete.begin_snapshot > _J.watermark, delete.begin_snapshot), else_=_J.watermark + 1
+        (sa.and_(delete.begin_snapshot > _J.watermark, ~IS_CARRIED), delete.begin_snapshot),
+        else_=_J.watermark + 1,
     )
-    for table, first, last in (
-        (dl.data_file, file.begin_snapshot, file.begin_snapshot),
-        (dl.data_file, file.end_snapshot, file.end_snapshot),
-        (dl.delete_file, first_delete, last_delete),
+    for table, first, last, counts in (
+        (dl.data_file, file.begin_snapshot, file.begin_snapshot, CAME),
+        (dl.data_file, file.end_snapshot, file.end_snapshot, WENT),
+        (dl.delete_file, first_delete, last_delete, LOST),
     ):
+        after = sa.and_(table.c.table_id == source.table_id, last > _J.watermark, counts)
         query = (
             sa.select(_J.job_id, sa.func.min(first).label("first"))
             .join(t.job_source, source.job_id == _J.job_id)
-            .join(table, sa.and_(table.c.table_id == source.table_id, last > _J.watermark))
+            .join(table, after)
             .group_by(_J.job_id)
         )
         for some in in_batches(ids):
@@ -158,7 +161,7 @@ def large_tables(
 ) -> set[int]:
     """The tables to which one snapshot has added more than a few rows."""
     f = dl.data_file.c
-    query = sa.select(f.table_id).where(f.begin_snapshot == snapshot).group_by(f.table_id)
+    query = sa.select(f.table_id).where(f.begin_snapshot == snapshot, CAME).group_by(f.table_id)
     query = query.having(sa.func.sum(f.record_count) > settings.local_rows)
     return {
         table
@@ -168,7 +171,10 @@ def large_tables(
 
 
 def _by_snapshot(
-    table: sa.Table, snapshot: sa.ColumnElement[int], rows: sa.ColumnElement[int]
+    table: sa.Table,
+    snapshot: sa.ColumnElement[int],
+    rows: sa.ColumnElement[int],
+    counts: sa.ColumnElement[bool],
 ) -> sa.Select[int, int]:
     return (
         sa.select(snapshot, sa.func.sum(rows))
@@ -176,6 +182,7 @@ def _by_snapshot(
             table.c.table_id.in_(sa.bindparam("tables", expanding=True)),
             snapshot > sa.bindparam("since", type_=Int),
             snapshot <= sa.bindparam("to", type_=Int),
+            counts,
         )
         .group_by(snapshot)
     )
@@ -184,11 +191,14 @@ def _by_snapshot(
 _F, _D = dl.data_file.c, dl.delete_file.c
 # Built once: a wake-up runs it for every group that has something to do.
 _SIZES = sa.union_all(
-    _by_snapshot(dl.data_file, _F.begin_snapshot, _F.record_count),
-    _by_snapshot(dl.data_file, _F.end_snapshot, _F.record_count),
+    _by_snapshot(dl.data_file, _F.begin_snapshot, _F.record_count, CAME),
+    _by_snapshot(dl.data_file, _F.end_snapshot, _F.record_count, WENT),
     # A delete file holds all positions ever deleted. Counted at its last snapshot that is too
     # many, so the cut comes too early rather than too late.
     _by_snapshot(
-        dl.delete_file, sa.func.coalesce(_D.partial_max, _D.begin_snapshot), _D.delete_count
+        dl.delete_file,
+        sa.func.coalesce(_D.partial_max, _D.begin_snapshot),
+        _D.delete_count,
+        LOST,
     ),
 )

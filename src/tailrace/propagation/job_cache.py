@@ -24,6 +24,7 @@ from tailrace.propagation.job import Job, JobRecord, State, Work
 from tailrace.propagation.joblog import from_row
 from tailrace.store import tables as st
 from tailrace.store.lookup import NEWEST, NO_SNAPSHOT, OLDEST
+from tailrace.store.table_files import CAME, LOST, WENT
 
 GroupKey = Hashable
 
@@ -66,9 +67,12 @@ class News:
 
 
 def _sum_since(
-    table: sa.Table, rows: sa.Column[int], snapshot: sa.ColumnElement[int]
+    table: sa.Table,
+    rows: sa.Column[int],
+    snapshot: sa.ColumnElement[int],
+    counts: sa.ColumnElement[bool],
 ) -> sa.ColumnElement[int]:
-    query = sa.select(sa.func.sum(rows)).where(table.c.table_id == _CHANGED.table_id)
+    query = sa.select(sa.func.sum(rows)).where(table.c.table_id == _CHANGED.table_id, counts)
     query = query.where(snapshot > sa.bindparam("counted_since", type_=Int))
     return sa.func.coalesce(query.correlate(st.own_table).scalar_subquery(), 0)
 
@@ -81,12 +85,13 @@ _IS_FOLLOWED = (
 _MOVED = sa.case(
     (
         _IS_FOLLOWED,
-        _sum_since(dl.data_file, _FILES.record_count, _FILES.begin_snapshot)
-        + _sum_since(dl.data_file, _FILES.record_count, _FILES.end_snapshot)
+        _sum_since(dl.data_file, _FILES.record_count, _FILES.begin_snapshot, CAME)
+        + _sum_since(dl.data_file, _FILES.record_count, _FILES.end_snapshot, WENT)
         + _sum_since(
             dl.delete_file,
             _DELETES.delete_count,
             sa.func.coalesce(_DELETES.partial_max, _DELETES.begin_snapshot),
+            LOST,
         ),
     )
 )

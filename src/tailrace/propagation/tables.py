@@ -178,7 +178,8 @@ JOIN tailrace_job j ON j.job_id = i.job_id
 # How far jobs are, as `propagation.freshness` says it. `since` is when the first change came that
 # is missing in the output. Of deletes that went into a file of older ones, only the last is known:
 # they are counted from that one, but leave the watermark where it is. The rows are at most as many
-# as changed, for the same reason.
+# as changed, for the same reason. What compaction moved has not changed: its files (`c`) have no
+# row ids of their own, and those before them say that they were rewritten.
 _FRESHNESS = """
 WITH stale AS (
     SELECT j.job_id, COALESCE(j.watermark, -1) AS watermark, s.table_id,
@@ -197,20 +198,30 @@ WITH stale AS (
 ), files AS (
     SELECT a.job_id,
            SUM(CASE WHEN f.begin_snapshot <= a.watermark OR f.end_snapshot IS NULL
+                         OR f.row_id_start IS NULL OR o.rewritten IS NOT NULL
                     THEN f.record_count ELSE 0 END) AS count_rows,
-           MIN(CASE WHEN f.begin_snapshot > a.watermark THEN f.begin_snapshot
-                    ELSE f.end_snapshot END) AS since
-    FROM stale a JOIN ducklake_data_file f ON f.table_id = a.table_id
-    WHERE f.begin_snapshot > a.watermark OR f.end_snapshot > a.watermark
+           MIN(CASE WHEN f.begin_snapshot > a.watermark AND f.row_id_start IS NOT NULL
+                    THEN f.begin_snapshot ELSE f.end_snapshot END) AS since
+    FROM stale a
+    JOIN ducklake_data_file f ON f.table_id = a.table_id
+    LEFT JOIN tailrace_file o ON o.data_file_id = f.data_file_id
+    WHERE (f.begin_snapshot > a.watermark AND f.row_id_start IS NOT NULL)
+       OR (f.end_snapshot > a.watermark AND o.rewritten IS NULL)
     GROUP BY a.job_id
 ), deletes AS (
     SELECT a.job_id, SUM(d.delete_count) AS count_rows,
-           MIN(CASE WHEN d.begin_snapshot > a.watermark THEN d.begin_snapshot
-                    ELSE a.changed_at END) AS since,
-           MIN(CASE WHEN d.begin_snapshot > a.watermark THEN d.begin_snapshot
-                    ELSE a.watermark + 1 END) AS after_watermark
-    FROM stale a JOIN ducklake_delete_file d ON d.table_id = a.table_id
-    WHERE COALESCE(d.partial_max, d.begin_snapshot) > a.watermark AND d.end_snapshot IS NULL
+           MIN(CASE WHEN d.begin_snapshot > a.watermark AND c.data_file_id IS NULL
+                    THEN d.begin_snapshot ELSE a.changed_at END) AS since,
+           MIN(CASE WHEN d.begin_snapshot > a.watermark AND c.data_file_id IS NULL
+                    THEN d.begin_snapshot ELSE a.watermark + 1 END) AS after_watermark
+    FROM stale a
+    JOIN ducklake_delete_file d ON d.table_id = a.table_id
+    LEFT JOIN ducklake_data_file c ON c.data_file_id = d.data_file_id
+         AND c.row_id_start IS NULL AND c.begin_snapshot = d.begin_snapshot
+    LEFT JOIN tailrace_file o ON o.data_file_id = d.data_file_id
+    WHERE COALESCE(d.partial_max, d.begin_snapshot) > a.watermark
+      AND (d.end_snapshot IS NULL OR o.rewritten IS NOT NULL)
+      AND (c.data_file_id IS NULL OR d.partial_max IS NOT NULL)
     GROUP BY a.job_id
 ), lags AS (
     SELECT b.job_id,

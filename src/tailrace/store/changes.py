@@ -1,5 +1,8 @@
 """The change feed: what was inserted and deleted in (since, until].
 
+Compaction is no change: a row that moves to another file keeps its id, and is in the feed where it
+came in, as long as its first file is in the catalog, or where it was deleted.
+
 The law: rows at `since`, minus the deletes, plus the inserts, are the rows at `until`, as bags;
 and no row is inserted or deleted twice. A net feed leaves out what came and went inside the range
 and, on a table with a key, a delete and an insert of the same image.
@@ -25,14 +28,17 @@ import pyarrow.compute as pc
 from tailrace.errors import InvalidError
 from tailrace.settings import Settings, group_rows
 from tailrace.spark_sql import types
+from tailrace.store import row_ids
 from tailrace.store.deletes import Deleted
-from tailrace.store.files import NONE, DataFile, Op, Positions, RowRange
+from tailrace.store.files import NONE, DataFile, Op, Positions, PositionsByFile, RowRange, union
 from tailrace.store.reader import read_rows
 from tailrace.store.runtime import Runtime
-from tailrace.store.scan import Budget, Cost, Scan, each, pays
+from tailrace.store.scan import Budget, Cost, LiveFile, Scan, each, pays
 from tailrace.store.schema import CHANGE, SNAPSHOT, TableInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
 
@@ -136,23 +142,66 @@ def plan(runtime: Runtime, table: TableInfo, since: int, until: int, *, net: boo
     mirror.check(until)
     if since > until:
         raise InvalidError(f"changes(since={since}, until={until}): since must not be after until")
-    came: list[FileDelta] = []
+    born = [
+        file for file in mirror.files_begun(table, since, until) if file.op is not Op.COMPACTION
+    ]
     went: list[FileDelta] = []
-    for file in mirror.files_begun(table, since, until):
-        dead = runtime.deletes.read(file.deletes).at(until) if net else NONE
-        gone = net and file.end is not None and file.end <= until
-        if file.op is not Op.COMPACTION and not gone and len(dead) < file.rows:
-            came.append(inserted_file(file, file.begin, dead))
+    moved: list[FileDelta] = []  # deleted in files that began in the range, of a compaction
     for file in mirror.files_with_deletes(table, since, until):
-        if net and file.begin > since:
+        is_output = file.op is Op.COMPACTION
+        if net and file.begin > since and not is_output:
             continue
+        deltas = moved if net and file.begin > since else went
         deleted = runtime.deletes.read(file.deletes)
-        within = deleted.within(since, until)
+        # Deletes as old as an output are of the files before it, which tell of them.
+        within = deleted.within(max(since, file.begin) if is_output else since, until)
         if len(within.positions):
-            went.append(deleted_rows(file, within))
-        if file.end is not None and since < file.end <= until:
-            went.append(deleted_file(file, file.end, deleted.at(file.end)))
+            deltas.append(deleted_rows(file, within))
+        if file.end is not None and since < file.end <= until and not file.rewritten:
+            deltas.append(deleted_file(file, file.end, deleted.at(file.end)))
+    gone: PositionsByFile = {}
+    if moved:
+        gone, older = _by_birth(runtime, moved, born)
+        went += older
+    came: list[FileDelta] = []
+    for file in born:
+        dead = NONE
+        if net:
+            dead = runtime.deletes.read(file.deletes).at(until)
+            dead = union([dead, gone.get(file.key, NONE)])
+            if file.end is not None and file.end <= until and not file.rewritten:
+                continue
+        if len(dead) < file.rows:
+            came.append(inserted_file(file, file.begin, dead))
     return Feed(table=table, deltas=(*came, *went), net=net)
+
+
+def _by_birth(
+    runtime: Runtime, moved: Sequence[FileDelta], born: Sequence[DataFile]
+) -> tuple[PositionsByFile, list[FileDelta]]:
+    """Rows that were deleted after they had moved: those of some files, and the older ones.
+
+    The files are all in which rows came in the range.
+    """
+    with runtime.database.read() as connection:
+        firsts = row_ids.first_ids(connection, born)
+    files = sorted(born, key=lambda file: firsts[file.id])
+    starts = np.array([firsts[file.id] for file in files], np.int64)
+    gone: dict[int, list[Positions]] = {}
+    older: list[FileDelta] = []
+    for delta in moved:
+        positions = delta.rows.positions()
+        ids = row_ids.ids_at(runtime, delta.rows.file, positions, {})
+        places = np.searchsorted(starts, ids, "right") - 1
+        for place in np.unique(places[places >= 0]):
+            file = files[place]
+            gone.setdefault(file.key, []).append(np.sort(ids[places == place] - starts[place]))
+        rest = places < 0  # ids grow: these came before the range
+        if rest.any():
+            snapshots = np.broadcast_to(np.int64(delta.snapshots), len(positions))
+            left = Deleted(positions=positions[rest], snapshots=snapshots[rest])
+            older.append(deleted_rows(delta.rows.file, left))
+    return {key: union(parts) for key, parts in gone.items()}, older
 
 
 def is_small(runtime: Runtime, feed: Feed) -> bool:
@@ -313,7 +362,16 @@ def difference(runtime: Runtime, old: Scan, new: Scan) -> Feed:
     before = {live.file.key: live for live in old.files}
     after = {live.file.key: live for live in new.files}
     deltas = []
+    outputs = [
+        live for key, live in after.items() if key not in before and live.file.op is Op.COMPACTION
+    ]
+    sources = [live for key, live in before.items() if key not in after] if outputs else []
+    if outputs:
+        deltas += _differing(runtime, old, sources, new, outputs)
+    compared = {live.file.key for live in (*sources, *outputs)}
     for key, live in after.items():
+        if key in compared:
+            continue
         dead = live.dead(runtime, new.at)
         if key not in before:
             if len(dead) < live.file.rows:
@@ -324,6 +382,34 @@ def difference(runtime: Runtime, old: Scan, new: Scan) -> Feed:
             marks = np.full(len(gone), new.at, np.int64)
             deltas.append(deleted_rows(live.file, Deleted(positions=gone, snapshots=marks)))
     for key, live in before.items():
-        if key not in after:
+        if key not in after and key not in compared:
             deltas.append(deleted_file(live.file, new.at, live.dead(runtime, old.at)))
     return Feed(table=new.table, deltas=tuple(deltas), net=True)
+
+
+def _differing(
+    runtime: Runtime, old: Scan, sources: Sequence[LiveFile], new: Scan, outputs: Sequence[LiveFile]
+) -> list[FileDelta]:
+    """The rows that only one side of a compaction has, by their ids."""
+    with runtime.database.read() as connection:
+        firsts = row_ids.first_ids(connection, [live.file for live in (*sources, *outputs)])
+
+    def ids_of(live: LiveFile, at: int) -> tuple[Positions, row_ids.RowIds]:
+        positions = live.visible(runtime, at).positions()
+        return positions, row_ids.ids_at(runtime, live.file, positions, firsts)
+
+    there = [ids_of(live, old.at) for live in sources]
+    here = [ids_of(live, new.at) for live in outputs]
+    stayed = np.intersect1d(union(ids for _, ids in there), union(ids for _, ids in here))
+    deltas = []
+    for live, (positions, ids) in zip(outputs, here, strict=True):
+        came = positions[~np.isin(ids, stayed, assume_unique=True)]
+        if len(came):
+            dead = np.setdiff1d(np.arange(live.file.rows), came, assume_unique=True)
+            deltas.append(inserted_file(live.file, new.at, dead))
+    for live, (positions, ids) in zip(sources, there, strict=True):
+        went = positions[~np.isin(ids, stayed, assume_unique=True)]
+        if len(went):
+            marks = np.full(len(went), new.at, np.int64)
+            deltas.append(deleted_rows(live.file, Deleted(positions=went, snapshots=marks)))
+    return deltas

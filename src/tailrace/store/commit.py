@@ -29,10 +29,11 @@ from tailrace.store.commit_rows import NewSnapshot, Writer, enter_outcome
 from tailrace.store.deletes import NOTHING, Deleted, WrittenDeletes, write_deletes
 from tailrace.store.files import NONE, DataFile, Op, Positions, union
 from tailrace.store.find_rows import find_keys, keys_of_files, show_keys
+from tailrace.store.moves import Moves, late_deletes, merged
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
-from tailrace.store.workspace import Commit, TableWork, Workspace
+from tailrace.store.workspace import Commit, Rewrite, TableWork, Workspace
 
 _C = t.commit.c
 _BY_ID = sa.select(_C.snapshot).where(
@@ -52,6 +53,7 @@ class PreparedTable:
     # New delete files, by the file that they are of; that file may be one of the new ones.
     deletes: list[tuple[DataFile, WrittenDeletes]] = field(default_factory=list)
     ended: list[DataFile] = field(default_factory=list)  # files that lost their last row
+    moved: list[DataFile] = field(default_factory=list)  # files whose rows go to new ones
 
 
 @dataclass(kw_only=True)
@@ -197,6 +199,7 @@ def _still_right(connection: sa.Connection, prepared: Prepared, newest: int) -> 
                 sa.or_(
                     moved.last_change_snapshot > prepared.newest,
                     moved.last_alter_snapshot > prepared.newest,
+                    moved.last_rewrite_snapshot > prepared.newest,
                 ),
             )
             .limit(1)
@@ -220,6 +223,7 @@ class _Preparation:
         self._runtime, self._connection, self._work = runtime, connection, work
         self._base = base
         self._newest = lookup.newest_snapshot(connection) if newest is None else newest
+        self._moves = Moves(runtime, connection)
 
     def run(self) -> Prepared:
         prepared = Prepared(newest=self._newest)
@@ -260,6 +264,8 @@ class _Preparation:
         if self._newest > self._base and table.info.key and table.files:
             self._check_keys(table)
         self._delete_committed(prepared)
+        for rewrite in table.rewrites:
+            self._move(prepared, rewrite)
         if prepared.deletes:
             self._runtime.storage.sync(table.info.path)
 
@@ -270,11 +276,14 @@ class _Preparation:
         if table.base is None or not touched:
             return
         now = self._now(table.base, touched)
-        for before in touched:
-            positions = table.removed[before.key]
-            file = now.get(before.id)
-            if file is None:
+        places = [(file, table.removed[file.key]) for file in now.values()]
+        gone = {file: table.removed[file.key] for file in touched if file.id not in now}
+        if gone:
+            moved = self._moves.find(table.base, gone, self._base, self._newest)
+            if moved is None:
                 raise _rows_gone(table)
+            places = merged([*places, *moved])
+        for file, positions in places:
             old = self._runtime.deletes.read(file.deletes)
             if len(np.intersect1d(old.positions, positions, assume_unique=True)):
                 raise _rows_gone(table)
@@ -282,6 +291,31 @@ class _Preparation:
                 prepared.ended.append(file)
             else:
                 self._delete(prepared, file, old, positions)
+
+    def _move(self, prepared: PreparedTable, rewrite: Rewrite) -> None:
+        """Let rows go to new files, but for those that others have deleted meanwhile."""
+        table = prepared.work.base
+        assert table is not None
+        now = self._now(table, list(rewrite.sources))
+        gone = [before for before in rewrite.sources if before.id not in now]
+        if gone and self._moves.any_moved(gone):
+            raise ConflictError(
+                f"{table.full_name}: somebody else has compacted some of the same files"
+            )
+        late = {
+            before: late_deletes(self._runtime, before, now.get(before.id), self._base)
+            for before in rewrite.sources
+        }
+        removed = self._moves.carry(late, rewrite.outputs)
+        for output in rewrite.outputs:
+            positions = removed.get(output.key, NONE)
+            if len(positions) == output.rows:
+                continue
+            prepared.files.append(output)
+            if len(positions):
+                self._delete(prepared, output, NOTHING, positions)
+        prepared.moved += now.values()
+        self._runtime.step("deletes carried over")
 
     def _now(self, table: TableInfo, files: list[DataFile]) -> dict[int, DataFile]:
         """Those files as they are by now, by their ids; without those that have ended."""
@@ -310,7 +344,12 @@ class _Preparation:
         if table.base is None:
             return
         since = table_files.files_begun(self._connection, table.base, self._base, self._newest)
-        new = [file for file in since if file.op is not Op.COMPACTION and file.end is None]
+        came = [file for file in since if file.op is not Op.COMPACTION]
+        new = [file for file in came if file.end is None]
+        moved = self._moves.first_id_of(came) if any(file.rewritten for file in came) else None
+        if moved is not None:
+            # What came in may be in files of a compaction by now, among rows that were there.
+            new += [file for file in since if file.op is Op.COMPACTION and file.end is None]
         if not new:
             return
         scan = Scan.of(table.info, self._newest, new)
@@ -318,6 +357,8 @@ class _Preparation:
         for written in table.written:
             keys = keys_of_files(self._runtime, table.info, written)
             places = find_keys(self._runtime, keys, scan, stats)
+            if moved is not None:
+                places = self._moves.from_id(places, new, moved)
             if places:
                 shown = show_keys(self._runtime, table.info, places, new)
                 raise ConflictError(

@@ -22,7 +22,7 @@ from tailrace.catalog.part import Int
 from tailrace.errors import ConflictError
 from tailrace.store import tables as t
 from tailrace.store.definition_rows import DefinitionRows
-from tailrace.store.files import DataFile, DeleteFile
+from tailrace.store.files import DataFile, DeleteFile, Op
 from tailrace.store.lookup import NEWEST
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.sweep import SCHEDULE, schedule, scheduled
@@ -38,11 +38,15 @@ _NEWEST = sa.select(dl.snapshot).where(dl.snapshot.c.snapshot_id == NEWEST)
 _SNAPSHOT, _CHANGES = sa.insert(dl.snapshot), sa.insert(dl.snapshot_changes)
 _VERSIONS = sa.insert(dl.schema_versions)
 _TABLE_ID = sa.bindparam("number", type_=Int)
-_MARK_CHANGED, _MARK_ALTERED = (
+_MARK_CHANGED, _MARK_ALTERED, _MARK_REWRITTEN = (
     sa.update(t.own_table)
     .where(t.own_table.c.table_id == _TABLE_ID)
     .values({column: sa.bindparam("snapshot", type_=Int)})
-    for column in (t.own_table.c.last_change_snapshot, t.own_table.c.last_alter_snapshot)
+    for column in (
+        t.own_table.c.last_change_snapshot,
+        t.own_table.c.last_alter_snapshot,
+        t.own_table.c.last_rewrite_snapshot,
+    )
 )
 _OWN_FILES = sa.insert(t.own_file)
 _STATS, _DELETE_FILES = sa.insert(dl.file_column_stats), sa.insert(dl.delete_file)
@@ -64,12 +68,27 @@ _DATA_FILES = sa.insert(dl.data_file).values(
     row_id_start=sa.select(_TOTALS.next_row_id).where(_THIS).scalar_subquery()
     + sa.bindparam("rows_before", type_=Int)
 )
+# Rows that move to a file keep their ids, which are in the file.
+_MOVED_TO = sa.insert(dl.data_file)
+_MOVED_FROM = (
+    sa.update(t.own_file)
+    .where(t.own_file.c.data_file_id.in_(sa.bindparam("ids", expanding=True)))
+    .values(rewritten=sa.bindparam("snapshot", type_=Int))
+)
 _ROWS, _BYTES = sa.bindparam("rows", type_=Int), sa.bindparam("bytes", type_=Int)
 _ADD_TO_TOTALS = (
     sa.update(dl.table_stats)
     .where(_THIS)
     .values(
         next_row_id=_TOTALS.next_row_id + _ROWS,
+        record_count=_TOTALS.record_count + _ROWS,
+        file_size_bytes=_TOTALS.file_size_bytes + _BYTES,
+    )
+)
+_MOVE_TOTALS = (
+    sa.update(dl.table_stats)
+    .where(_THIS)
+    .values(
         record_count=_TOTALS.record_count + _ROWS,
         file_size_bytes=_TOTALS.file_size_bytes + _BYTES,
     )
@@ -135,6 +154,10 @@ class NewSnapshot:
     def mark_changed(self, table_id: int) -> None:
         """Note that a table's rows change."""
         self.statements.later(_MARK_CHANGED, {"number": table_id, "snapshot": self.number})
+
+    def mark_rewritten(self, table_id: int) -> None:
+        """Note that rows of a table move to other files."""
+        self.statements.later(_MARK_REWRITTEN, {"number": table_id, "snapshot": self.number})
 
     def mark_altered(self, table_id: int) -> None:
         """Note that a table's columns change, or that it is dropped."""
@@ -214,7 +237,7 @@ class Writer:
             self._definitions.drop_table(table_id)
         elif base is not None and base != work.info:
             self._definitions.alter_table(base, work.info)
-        if work.changes_rows:
+        if work.changes_rows or work.moves_rows:
             self.moved[table_id] = _write_files(self._new, prepared, table_id, self._now)
 
     def _unused_objects(self, tables: Sequence[PreparedTable]) -> dict[str, int]:
@@ -271,57 +294,66 @@ def enter_outcome(
 def _write_files(
     new: NewSnapshot, prepared: PreparedTable, table_id: int, now: datetime
 ) -> list[DataFile]:
-    """Write the rows of a table's new files, and end those that lost their last row.
+    """Write the rows of a table's new files, and end those of which no row is left there.
 
     Returns the files that it moved, as they are in the catalog from now on.
     """
     table_path = prepared.work.info.path
     ids = {file.key: new.new_file_id() for file in prepared.files}
-    _insert_files(new, prepared.files, ids, table_id, table_path)
+    _insert_files(new, prepared, ids, table_id)
     deletes = _delete_files(new, now, prepared.deletes, ids, table_id, table_path)
-    with_deletes = [file for file in prepared.ended if file.deletes is not None]
-    for table, ended in ((dl.data_file, prepared.ended), (dl.delete_file, with_deletes)):
+    over = [*prepared.ended, *prepared.moved]
+    with_deletes = [file for file in over if file.deletes is not None]
+    for table, ended in ((dl.data_file, over), (dl.delete_file, with_deletes)):
         for some in in_batches(file.id for file in ended):
             new.statements.later(_END[table], {"ids": some, "snapshot": new.number})
-    if prepared.files:
-        new.note("inserted_into_table", table_id)
-    if prepared.deletes or prepared.ended:
-        new.note("deleted_from_table", table_id)
-    new.mark_changed(table_id)
+    for some in in_batches(file.id for file in prepared.moved):
+        new.statements.later(_MOVED_FROM, {"ids": some, "snapshot": new.number})
+    if prepared.moved:
+        new.note("rewrite_delete", table_id)  # DuckLake's word for it
+        new.mark_rewritten(table_id)
+    if prepared.work.changes_rows:
+        if prepared.files:
+            new.note("inserted_into_table", table_id)
+        if prepared.deletes or prepared.ended:
+            new.note("deleted_from_table", table_id)
+        new.mark_changed(table_id)
     begun = [replace(file, id=ids[file.key], begin=new.number) for file in prepared.files]
     lost_rows = [file for file, _ in prepared.deletes if file.key not in ids]
     return [
         *(replace(file, deletes=deletes.get(file.key)) for file in begun),
         *(replace(file, deletes=deletes[file.key]) for file in lost_rows),
         *(replace(file, end=new.number) for file in prepared.ended),
+        *(replace(file, end=new.number, rewritten=True) for file in prepared.moved),
     ]
 
 
 def _insert_files(
-    new: NewSnapshot, files: Sequence[DataFile], ids: dict[int, int], table_id: int, table_path: str
+    new: NewSnapshot, prepared: PreparedTable, ids: dict[int, int], table_id: int
 ) -> None:
-    if not files:
-        return
     rows_before = 0
-    data_rows, stats_rows, own_rows = [], [], []
-    for file in files:
+    stats_rows, own_rows = [], []
+    inserted: list[dict[str, Any]] = []
+    moved: list[dict[str, Any]] = []
+    for file in prepared.files:
         number = ids[file.key]
-        data_rows.append(
+        numbered = {"number": table_id, "rows_before": rows_before}
+        is_moved = file.op is Op.COMPACTION
+        (moved if is_moved else inserted).append(
             {
                 "data_file_id": number,
                 "table_id": table_id,
                 "begin_snapshot": new.number,
-                "path": file.path.removeprefix(table_path),
+                "path": file.path.removeprefix(prepared.work.info.path),
                 "path_is_relative": True,
                 "file_format": "parquet",
                 "record_count": file.rows,
                 "file_size_bytes": file.size,
                 "footer_size": file.footer,
-                "number": table_id,
-                "rows_before": rows_before,
+                **({} if is_moved else numbered),
             }
         )
-        rows_before += file.rows
+        rows_before += 0 if is_moved else file.rows
         own_rows.append({"data_file_id": number, "file_key": file.key, "op": str(file.op)})
         stats_rows += [
             {
@@ -337,10 +369,14 @@ def _insert_files(
             }
             for s in file.stats
         ]
-    new.statements.later(_DATA_FILES, data_rows)
-    size = sum(file.size for file in files)
-    more = {"number": table_id, "rows": rows_before, "bytes": size}
-    new.statements.later(_ADD_TO_TOTALS, more)
+    new.statements.later(_DATA_FILES, inserted)
+    new.statements.later(_MOVED_TO, moved)
+    rows = sum(file.rows for file in prepared.files) - sum(file.rows for file in prepared.moved)
+    size = sum(file.size for file in prepared.files) - sum(file.size for file in prepared.moved)
+    if inserted:
+        new.statements.later(_ADD_TO_TOTALS, {"number": table_id, "rows": rows, "bytes": size})
+    elif prepared.moved:
+        new.statements.later(_MOVE_TOTALS, {"number": table_id, "rows": rows, "bytes": size})
     new.statements.later(_STATS, stats_rows)
     new.statements.later(_OWN_FILES, own_rows)
 

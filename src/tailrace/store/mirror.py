@@ -47,6 +47,14 @@ _MOST_SPANS = 1000
 _S, _CHANGED = dl.snapshot.c, t.own_table.c
 _KNOWN = sa.bindparam("known", type_=Int)
 _KNOWN_TIME = sa.select(_S.snapshot_time).where(_S.snapshot_id == _KNOWN).scalar_subquery()
+# When something about a table's files changed last: rows came or went, or moved to other files.
+_MOVED = sa.case(
+    (
+        _CHANGED.last_rewrite_snapshot > _CHANGED.last_change_snapshot,
+        _CHANGED.last_rewrite_snapshot,
+    ),
+    else_=_CHANGED.last_change_snapshot,
+)
 # The newest snapshot, once for each table that has changed since the known one, or once.
 _FOLLOW = (
     sa.select(
@@ -56,10 +64,13 @@ _FOLLOW = (
         OLDEST.label("oldest"),
         _KNOWN_TIME.label("known_time"),
         _CHANGED.table_id,
-        _CHANGED.last_change_snapshot.label("changed"),
+        _MOVED.label("changed"),
     )
     .select_from(dl.snapshot)
-    .outerjoin(t.own_table, _CHANGED.last_change_snapshot > _KNOWN)
+    .outerjoin(
+        t.own_table,
+        sa.or_(_CHANGED.last_change_snapshot > _KNOWN, _CHANGED.last_rewrite_snapshot > _KNOWN),
+    )
     .where(_S.snapshot_id == NEWEST)
     .limit(_MOST_CHANGED)
 )

@@ -295,7 +295,11 @@ def enter_tasks(connection: sa.Connection, oldest: int, horizon: int, now: datet
     ]
     columns = sa.exists().where(dl.column.c.table_id == own.table_id, _superseded(horizon))
     # Only tables that changed since then can have lost anything.
-    changed = sa.or_(own.last_change_snapshot > oldest, own.last_alter_snapshot > oldest)
+    changed = sa.or_(
+        own.last_change_snapshot > oldest,
+        own.last_alter_snapshot > oldest,
+        own.last_rewrite_snapshot > oldest,
+    )
     query = sa.select(own.table_id).where(changed, sa.or_(*ended, columns))
     connection.execute(sa.update(t.task).where(t.task.c.kind == KIND).values(snapshot=horizon))
     entered = set(

@@ -7,12 +7,12 @@ catalog before its first object, so that the sweep can tell what a dead one has 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tailrace.errors import Action, Fix, InvalidError
 from tailrace.store import rows as row_checks
-from tailrace.store.files import Op, PositionsByFile, union
+from tailrace.store.files import DataFile, Op, PositionsByFile, union
 from tailrace.store.find_rows import (
     Keys,
     find_keys,
@@ -26,7 +26,7 @@ from tailrace.store.predicate import matching
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
 from tailrace.store.spark_actions import spark_faults
-from tailrace.store.workspace import Draft, TableWork
+from tailrace.store.workspace import Draft, Rewrite, TableWork
 from tailrace.store.write import FileWriter, Written, fit_local, select_columns, write_rows
 
 
@@ -84,6 +84,18 @@ class RowChanges(Draft):
     def add_written(self, schema: str, name: str, written: Written, op: Op) -> None:
         """Add rows that others have put in files under this transaction's id; see `hand_over`."""
         self._add(self._find_own(schema, name), written, op)
+
+    def rewrite(self, name: str, sources: Sequence[DataFile], outputs: Sequence[DataFile]) -> None:
+        """Have the rows of some files move to others, which have all rows of them that it sees.
+
+        That is no change: whoever deletes one of the rows meanwhile will have deleted it. Who
+        calls this may write to any table; the sources are from `scan`.
+        """
+        work = self._find(*split_name(name))
+        if work.changes_rows or work.alters:
+            raise InvalidError(f"{work.info.full_name} is changed in this transaction already")
+        self._register()
+        work.rewrites.append(Rewrite(sources=tuple(sources), outputs=tuple(outputs)))
 
     def own_objects(self, paths: Iterable[str]) -> None:
         """Adopt objects that have its id in their names: a rollback deletes them."""

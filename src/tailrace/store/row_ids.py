@@ -9,7 +9,7 @@ rows were inserted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +19,12 @@ import sqlalchemy as sa
 
 from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
+from tailrace.errors import NotFoundError
 from tailrace.store.files import NONE, DataFile, Op, Positions, RowRange
-from tailrace.store.find_rows import Wanted
 from tailrace.store.reader import read, read_rows
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import ROW_ID_COLUMN
+from tailrace.store.schema import ROW_ID_COLUMN, Column
+from tailrace.store.stats import Flags, Known
 
 RowIds = npt.NDArray[np.int64]
 
@@ -31,14 +32,17 @@ RowIds = npt.NDArray[np.int64]
 def first_ids(connection: sa.Connection, files: Iterable[DataFile]) -> dict[int, int]:
     """The id of the first row of each file that rows were inserted with, by the file's id."""
     c = dl.data_file.c
-    numbers = [file.id for file in files if file.op is not Op.COMPACTION]
-    return {
+    numbers = {file.id for file in files if file.op is not Op.COMPACTION}
+    firsts = {
         int(row.data_file_id): int(row.row_id_start)
         for some in in_batches(numbers)
         for row in connection.execute(
             sa.select(c.data_file_id, c.row_id_start).where(c.data_file_id.in_(some))
         )
     }
+    if len(firsts) < len(numbers):
+        raise NotFoundError("the oldest of these snapshots was purged just now")
+    return firsts
 
 
 def ids_at(
@@ -55,6 +59,28 @@ def ids_at(
     return ids
 
 
+class _WithIds:
+    """A `Filter` of the rows with some ids, which are sorted."""
+
+    looks_at = (ROW_ID_COLUMN,)
+
+    def __init__(self, ids: RowIds) -> None:
+        self._ids = ids
+
+    def may_hold(self, known: Callable[[Column], Known]) -> bool:
+        bounds = known(ROW_ID_COLUMN).bounds
+        if bounds is None:
+            return True
+        at = int(np.searchsorted(self._ids, bounds[0]))
+        return at < len(self._ids) and bool(self._ids[at] <= bounds[1])
+
+    def found_in(self, rows: pa.Table) -> Flags:
+        held = rows.column(0).to_numpy()
+        near = np.minimum(np.searchsorted(self._ids, held), len(self._ids) - 1)
+        flags: Flags = self._ids[near] == held
+        return flags
+
+
 class Placed(NamedTuple):
     """Rows of one file."""
 
@@ -64,10 +90,10 @@ class Placed(NamedTuple):
 
 
 def find_ids(runtime: Runtime, files: Sequence[DataFile], ids: RowIds) -> list[Placed]:
-    """Where rows with some ids are in files of compactions."""
+    """Where rows with some ids, which are sorted, are in files of compactions."""
     if not len(ids):
         return []
-    wanted = Wanted(ROW_ID_COLUMN, pa.array(ids))
+    wanted = _WithIds(ids)
     placed = []
     for file in files:
         kept = runtime.kept_files.for_read(file.rows, [ROW_ID_COLUMN])

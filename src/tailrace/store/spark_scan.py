@@ -20,7 +20,7 @@ from tailrace.objects import Storage
 from tailrace.spark_sql import types
 from tailrace.store.changes import DELETE, Feed, FileDelta
 from tailrace.store.deletes import PATH_FIELD, POS_FIELD, SNAPSHOT_FIELD
-from tailrace.store.files import DataFile, to_words
+from tailrace.store.files import DataFile, Op, to_words
 from tailrace.store.runtime import Runtime
 from tailrace.store.scan import Budget, LiveFile, Scan
 from tailrace.store.schema import CHANGE, FILE, HIDDEN, POS, SNAPSHOT, STORE_PREFIX, Column
@@ -174,10 +174,15 @@ def feed_to_df(runtime: Runtime, feed: Feed) -> DataFrame:
     parts = []
     whole = [delta for delta in feed.deltas if delta.is_whole]
     some = [delta for delta in feed.deltas if not delta.is_whole]
+    # Not all deletes of a compaction's file are its own: those that are have to be named.
+    named = [delta for delta in some if delta.rows.file.op is Op.COMPACTION]
+    some = [delta for delta in some if delta.rows.file.op is not Op.COMPACTION]
     if whole:
         parts.append(_whole(runtime, whole, feed.table.columns))
     if some:
         parts.append(_some(runtime, some, feed.table.columns))
+    if named:
+        parts.append(_some(runtime, named, feed.table.columns, named=True))
     changes = reduce(lambda one, other: one.unionAll(other), parts)
     return _without_equal_images(changes, feed) if feed.may_cancel else changes
 
@@ -199,7 +204,14 @@ def _whole(runtime: Runtime, deltas: Sequence[FileDelta], columns: Sequence[Colu
     )
 
 
-def _some(runtime: Runtime, deltas: Sequence[FileDelta], columns: Sequence[Column]) -> DataFrame:
+def _some(
+    runtime: Runtime,
+    deltas: Sequence[FileDelta],
+    columns: Sequence[Column],
+    *,
+    named: bool = False,
+) -> DataFrame:
+    """Deleted rows; `named`: however many they are, by their positions, not by their snapshots."""
     from pyspark.sql import functions as F
 
     files = [delta.rows.file for delta in deltas]
@@ -208,7 +220,7 @@ def _some(runtime: Runtime, deltas: Sequence[FileDelta], columns: Sequence[Colum
     if near is not None:
         data = data.where(near)
     snapshots = np.concatenate([delta.snapshots for delta in deltas])
-    if Budget.of(runtime.settings).covers_search(len(snapshots)):
+    if named or Budget.of(runtime.settings).covers_search(len(snapshots)):
         known = {
             FILE: np.concatenate([np.full(d.rows.rows, d.rows.file.key) for d in deltas]),
             POS: np.concatenate([delta.rows.positions() for delta in deltas]),

@@ -64,6 +64,21 @@ _FILES_AT = _files(visible(_D, _AT)).where(visible(_F, _AT)).order_by(_F.c.data_
 _FILES_EVER = _files(sa.true())
 _LAST_DELETE = sa.func.coalesce(_D.c.partial_max, _D.c.begin_snapshot)
 
+# Which beginnings and ends of data and delete files are changes of a table's rows: those are not in
+# which rows move to other files, and with them the deletes of others. Only rows that were inserted
+# with a file get their ids from it.
+CAME = _F.c.row_id_start.is_not(None)
+WENT = ~sa.exists().where(
+    t.own_file.c.data_file_id == _F.c.data_file_id, t.own_file.c.rewritten.is_not(None)
+)
+_OUTPUT = _F.alias()
+IS_CARRIED = sa.exists().where(
+    _OUTPUT.c.data_file_id == _D.c.data_file_id,
+    _OUTPUT.c.row_id_start.is_(None),
+    _OUTPUT.c.begin_snapshot == _D.c.begin_snapshot,
+)
+LOST = sa.or_(_D.c.begin_snapshot < _LAST_DELETE, ~IS_CARRIED)
+
 
 def data_files(connection: sa.Connection, table: TableInfo, at: int) -> list[DataFile]:
     """The files of a table that are visible at a snapshot, with their deletes."""

@@ -42,6 +42,14 @@ class SchemaWork:
     replaces: int | None = None  # the schema of that name that was dropped before
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """Rows that move to other files, with their ids and otherwise as they are."""
+
+    sources: tuple[DataFile, ...]  # as at the base snapshot
+    outputs: tuple[DataFile, ...]  # with all rows that the sources had there
+
+
 @dataclass(kw_only=True)
 class TableWork:
     """A table that the transaction has looked up or changed."""
@@ -53,6 +61,7 @@ class TableWork:
     written: list[Written] = field(default_factory=list)  # new files
     # Deleted positions by file key, of committed and of new files.
     removed: dict[int, Positions] = field(default_factory=dict)
+    rewrites: list[Rewrite] = field(default_factory=list)
 
     @property
     def files(self) -> list[DataFile]:
@@ -62,6 +71,11 @@ class TableWork:
     @property
     def changes_rows(self) -> bool:
         return bool(self.files or self.removed) and not self.dropped
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows go to other files, which is no change of theirs."""
+        return bool(self.rewrites) and not self.dropped
 
     @property
     def alters(self) -> bool:
@@ -133,7 +147,7 @@ class Workspace:
         """The tables that the commit must write something about."""
         for work in (*self.replaced, *self.tables.values()):
             created_and_dropped = work.base is None and work.dropped
-            if not created_and_dropped and (work.alters or work.changes_rows):
+            if not created_and_dropped and (work.alters or work.changes_rows or work.moves_rows):
                 yield work
 
     def changed_views(self) -> Iterator[ViewWork]:
