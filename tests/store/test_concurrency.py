@@ -57,6 +57,35 @@ def test_bank_transfers_keep_the_sum_and_lose_nothing(lake_args: LakeArgs, trans
         check_every_snapshot(lake_args, lake, first, done)
 
 
+@pytest.mark.parametrize("transfers", TRANSFERS)
+@pytest.mark.parametrize("writers", [1, 3])
+def test_transfers_beside_compactions_lose_nothing(
+    lake_args: LakeArgs, writers: int, transfers: int
+) -> None:
+    with lake_args.connect() as lake:
+        bank.make(lake)
+        first = lake.snapshot
+        context = children.context()
+        stop, told = context.Event(), context.Queue()
+        child = children.start(bank.compact_all, lake_args, stop, told)
+        reports = run(bank.transfer, lake_args, writers, transfers, timeout=60 + 6.0 * transfers)
+        stop.set()
+        compactor = told.get(timeout=60)
+        assert children.join(child) == 0
+        assert not compactor.failed
+        assert len(compactor.done) > 1
+        done = [moved for report in reports for moved in report.done]
+        assert len(done) == writers * transfers
+        assert bag(lake.table("transfer").to_arrow()) == sorted(done)
+        assert bag(lake.table("account").to_arrow()) == sorted(balances(done).items())
+        for at in range(first, lake.snapshot + 1):
+            rows = bag(lake.table("account").to_arrow(at=at))
+            assert sum(balance for _, balance in rows) == bank.ACCOUNTS * bank.BALANCE
+        if writers == 1:
+            # Nobody was in its way: a compaction is in nobody's way.
+            assert not [report.refused for report in reports if report.refused]
+
+
 def balances(done: list[tuple[int, ...]]) -> dict[int, int]:
     result = dict.fromkeys(range(bank.ACCOUNTS), bank.BALANCE)
     for _, _, source, target, amount in done:

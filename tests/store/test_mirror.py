@@ -20,9 +20,13 @@ from tailrace.store import lookup, mirror, table_files
 from tailrace.store.mirror import Mirror
 from tests.support import counted, seeds
 from tests.support.clock import MovableClock
+from tests.support.compaction import compact
 from tests.support.lakes import configure
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tailrace.store.files import DataFile
     from tests.support.lakes import LakeArgs
 
 COLUMNS = {"id": "bigint", "v": "string"}
@@ -55,7 +59,7 @@ class History:
         """One change, by either process."""
         lake = self.random.choice(self.lakes)
         others = [self.both, self.table, self.alter, self.view, self.purge]
-        change = self.random.choice([self.rows] * 5 + others)
+        change = self.random.choice([self.rows] * 5 + [self.compacted] * 2 + others)
         # What it needs may not be there, or there already.
         with suppress(NotFoundError, tailrace.InvalidError):
             change(lake)
@@ -78,6 +82,15 @@ class History:
         with lake.transaction() as txn:
             txn.table(name).append(some(number))
             other.table(name).append(some(number + 1))
+
+    def compacted(self, lake: tailrace.Lake) -> None:
+        """One process compacts, and now and then the other writes meanwhile."""
+        name, (other,) = self.random.choice(NAMES), (one for one in self.lakes if one is not lake)
+
+        def some(files: Sequence[DataFile]) -> list[DataFile]:
+            return self.random.sample(files, self.random.randint(0, len(files)))
+
+        compact(lake, name, some, lambda: self.random.random() < 0.4 and self.rows(other))
 
     def table(self, lake: tailrace.Lake) -> None:
         name = self.random.choice(NAMES)
@@ -351,7 +364,7 @@ def test_a_stale_one_leads_to_a_conflict_and_never_to_wrong_rows(
     lake_args: LakeArgs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is told of nothing new commits nothing that contradicts it."""
-    random = Random(seeds.seed())
+    random, compacts = Random(seeds.seed()), Random(seeds.seed() + 1)
     with lake_args.connect() as stale, lake_args.connect() as other:
         stale.create_table("t", COLUMNS, primary_key="id").append(some(*range(5)))
         expected = {row["id"]: row["v"] for row in some(*range(5))}
@@ -362,6 +375,8 @@ def test_a_stale_one_leads_to_a_conflict_and_never_to_wrong_rows(
             key, value = random.randrange(8), f"n{number}"
             monkeypatch.setattr(held, "_follow", lambda: held._head)
             for lake in random.sample([stale, other], 2):
+                if compacts.random() < 0.2:
+                    compact(other, "t")
                 try:
                     if random.random() < 0.7:
                         lake.table("t").upsert([{"id": key, "v": value}])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import tailrace
+from tests.support.compaction import compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +89,23 @@ def _move(
         else:
             report.done.append(tuple(row.values()))
             return
+
+
+def compact_all(args: LakeArgs, stop: Any, reports: Any) -> None:
+    """Compact the tables of the bank over and over, until told to stop."""
+    report = Report(worker=-1)
+    try:
+        with args.connect() as lake:
+            while not stop.is_set():
+                for name in ("account", "transfer"):
+                    try:
+                        compact(lake, name)
+                        report.done.append(name)
+                    except tailrace.ConflictError:
+                        report.refused["ConflictError"] += 1
+    except Exception:  # noqa: BLE001  (told in the test)
+        report.failed = traceback.format_exc()
+    reports.put(report)
 
 
 def race(args: LakeArgs, worker: int, keys: int, ready: Any, reports: Any) -> None:

@@ -44,7 +44,12 @@ class Moves:
             return None
         ids = self._ids(gone)
         since = table_files.files_begun(self._connection, table, base, newest)
-        outputs = [file for file in since if file.op is Op.COMPACTION and file.end is None]
+        # As of `newest`: one may have ended since, which the commit is going to find out.
+        outputs = [
+            file
+            for file in since
+            if file.op is Op.COMPACTION and (file.end is None or file.end > newest)
+        ]
         placed = row_ids.find_ids(self._runtime, outputs, ids)
         if sum(len(one.positions) for one in placed) < len(ids):
             return None
