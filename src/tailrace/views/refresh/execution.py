@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.spark_sql.duckdb.engine import execute
+from tailrace.spark_sql.types import can_be_key
 from tailrace.store import scan
 from tailrace.store.find_rows import Wanted, can_hold, find_rows
 from tailrace.store.runtime import Runtime
@@ -26,7 +27,12 @@ from tailrace.views.incremental import stored_delta
 from tailrace.views.incremental.program import Fetch, Keys, Relation, Step
 from tailrace.views.refresh.compile import RESULT
 from tailrace.views.refresh.kept_rows import Lookup
-from tailrace.views.refresh.needed_rows import StoredLimit, arrow_condition, plain_rows
+from tailrace.views.refresh.needed_rows import (
+    StoredLimit,
+    arrow_condition,
+    plain_rows,
+    selected_rows,
+)
 from tailrace.views.refresh.on_spark import OnSpark
 from tailrace.views.refresh.programs import NOT_COMPILED, Prepared
 
@@ -233,7 +239,7 @@ class InMemory:
         """Compute keys; False if this is not possible here."""
         # Without an engine, which takes longer to plan than most keys take to compare; else with
         # it, which knows all conditions; else, for Spark, a key too many is better than a job.
-        rows = self._plain_keys(step, exact=True)
+        rows = self._selected_keys(step)
         if rows is None:
             rows = self.answer(step.name)
         if rows is None:
@@ -242,22 +248,34 @@ class InMemory:
             self.tables[step.name] = rows
         return rows is not None
 
-    def _plain_keys(self, step: Keys, *, exact: bool = False) -> pa.Table | None:
-        """Keys that are values of columns in memory, and maybe more: no engine is asked for."""
+    def _selected_keys(self, step: Keys) -> pa.Table | None:
+        """Keys that are all values of columns in memory."""
 
         def held(name: str) -> pa.Table | None:
-            """A relation's rows, and maybe more, if they follow from what is in memory."""
             if name in self._queries and name not in self.tables:
-                return plain_rows(self._queries[name], held, exact=exact)
+                return selected_rows(self._queries[name], held)
             return self.delta(name)
 
-        rows = plain_rows(step.query, held, exact=exact)
-        if rows is None or any(map(pa.types.is_nested, rows.schema.types)):
-            return None
+        rows = selected_rows(step.query, held)
         # To Arrow, the two zeros are different values.
-        if exact and any(map(pa.types.is_floating, rows.schema.types)):
+        if rows is None or not all(map(can_be_key, rows.schema.types)):
             return None
         return rows.group_by(rows.column_names).aggregate([])
+
+    def _plain_keys(self, step: Keys) -> pa.Table | None:
+        """Keys, and maybe more, that are values of columns in memory: no engine is asked for."""
+        rows = plain_rows(step.query, self._held)
+        if rows is None or set(rows.column_names) != set(step.columns):
+            return None
+        if any(map(pa.types.is_nested, rows.schema.types)):
+            return None
+        return rows.group_by(rows.column_names).aggregate([])
+
+    def _held(self, name: str) -> pa.Table | None:
+        """A relation's rows, and maybe more, if they follow from what is in memory."""
+        if name in self._queries:
+            return plain_rows(self._queries[name], self._held)
+        return self.delta(name)
 
     def fetch(self, step: Fetch, source: Scan, condition: exp.Expr | None) -> Scan | None:
         """Find the rows that have the keys; returns where they are if they are left to Spark."""

@@ -7,7 +7,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -34,6 +34,7 @@ class StoredLimit:
 NO_LIMIT = StoredLimit()
 # What a query has that only selects columns of rows in memory.
 _PLAIN = {"expressions", "from_", "joins", "where", "distinct"}
+_SAME = (exp.EQ, exp.NullSafeEQ)
 
 
 def values_read(
@@ -115,40 +116,27 @@ def arrow_condition(tree: exp.Expr, schema: pa.Schema) -> pc.Expression | None:
     return combined
 
 
-def plain_rows(
-    tree: exp.Expr, relation: Callable[[str], pa.Table | None], *, exact: bool = False
-) -> pa.Table | None:
-    """A query's rows and maybe more, if it does no more than select from rows in memory.
+def selected_rows(tree: exp.Expr, relation: Callable[[str], pa.Table | None]) -> pa.Table | None:
+    """The distinct rows of a query, some of them perhaps twice, if it only selects columns.
 
-    That is: columns of a `relation`, of several one below the other, or of those with a value that
-    another has. Rows that its conditions leave out may be there, unless the rows are to be `exact`:
-    then only how often each of them is there may differ.
+    Of a `relation`, of several one below the other: without conditions and joins.
     """
     clauses = {name for name, value in tree.args.items() if value}
     if isinstance(tree, exp.Table):
         return relation(tree.name)
     if isinstance(tree, exp.Subquery):
-        return plain_rows(tree.this, relation, exact=exact)
+        return selected_rows(tree.this, relation)
     if isinstance(tree, exp.Union) and clauses <= {"this", "expression", "distinct"}:
-        one = plain_rows(tree.left, relation, exact=exact)
-        other = plain_rows(tree.right, relation, exact=exact)
+        one, other = selected_rows(tree.left, relation), selected_rows(tree.right, relation)
         if one is None or other is None or one.schema.types != other.schema.types:
             return None
         return pa.concat_tables([one, other.rename_columns(one.column_names)])
-    if not isinstance(tree, exp.Select) or not clauses <= _PLAIN or not tree.args.get("from_"):
+    if not isinstance(tree, exp.Select) or not clauses <= _PLAIN - {"joins", "where"}:
         return None
-    where = tree.args.get("where")
-    if exact and (where is not None or tree.args.get("joins")):
-        return None
-    rows = plain_rows(tree.args["from_"].this, relation, exact=exact)
-    for join in tree.args.get("joins") or ():
-        rows = None if rows is None else _semi_joined(rows, join, relation)
+    rows = selected_rows(tree.args["from_"].this, relation) if tree.args.get("from_") else None
     items = [item.unalias() for item in tree.selects]
     if rows is None or not all(isinstance(item, exp.Column) for item in items):
         return None
-    condition = None if where is None else arrow_condition(where.this, rows.schema)
-    if condition is not None:
-        rows = rows.filter(condition)
     if not {item.name for item in items} <= set(rows.column_names):
         return None
     return pa.table(
@@ -156,28 +144,100 @@ def plain_rows(
     )
 
 
-def _semi_joined(
-    rows: pa.Table, join: exp.Join, relation: Callable[[str], pa.Table | None]
+def plain_rows(tree: exp.Expr, relation: Callable[[str], pa.Table | None]) -> pa.Table | None:
+    """The distinct rows of a query and maybe more, if that takes no more than a selection.
+
+    That is: columns of a `relation`, of several one below the other, or of those with a value that
+    another has. Rows that its conditions and joins leave out may be there. Columns that it
+    computes, or takes from what it joins, are not.
+    """
+    clauses = {name for name, value in tree.args.items() if value}
+    if isinstance(tree, exp.Table):
+        return relation(tree.name)
+    if isinstance(tree, exp.Subquery):
+        return plain_rows(tree.this, relation)
+    if isinstance(tree, exp.Union) and clauses <= {"this", "expression", "distinct"}:
+        return _all_rows(tree, relation)
+    if not isinstance(tree, exp.Select) or not clauses <= _PLAIN or not tree.args.get("from_"):
+        return None
+    source = tree.args["from_"].this
+    rows = plain_rows(source, relation)
+    own = {"", source.alias_or_name}
+    for join in tree.args.get("joins") or ():
+        rows = None if rows is None else _joined(rows, own, join, relation)
+    if rows is None:
+        return None
+    where = tree.args.get("where")
+    for part in () if where is None else conjuncts(where.this):
+        condition = None
+        if all(column.table in own for column in part.find_all(exp.Column)):
+            condition = arrow_condition(part, rows.schema)
+        rows = rows if condition is None else rows.filter(condition)
+    shown = {}
+    for item in tree.selects:
+        value = item.unalias()
+        if isinstance(value, exp.Column) and value.table in own and value.name in rows.column_names:
+            shown[item.alias_or_name] = rows.column(value.name)
+    return pa.table(shown) if shown else None
+
+
+def _all_rows(union: exp.Union, relation: Callable[[str], pa.Table | None]) -> pa.Table | None:
+    """The rows of both sides, with the columns that both have."""
+    one, other = plain_rows(union.left, relation), plain_rows(union.right, relation)
+    if one is None or other is None:
+        return None
+    pairs = {
+        left: right
+        for left, right in zip(union.left.named_selects, union.right.named_selects, strict=True)
+        if left in one.column_names
+        and right in other.column_names
+        and one.schema.field(left).type == other.schema.field(right).type
+    }
+    if not pairs:
+        return None
+    named = other.select(list(pairs.values())).rename_columns(list(pairs))
+    return pa.concat_tables([one.select(list(pairs)), named])
+
+
+def _joined(
+    rows: pa.Table, own: Collection[str], join: exp.Join, relation: Callable[[str], pa.Table | None]
 ) -> pa.Table | None:
-    """The rows that a semi or anti join leaves, and maybe more."""
-    if join.side == "LEFT" and join.kind == "ANTI":
+    """The rows that a join leaves, and maybe more; `own` are names of their relation."""
+    side, kind = join.side, join.kind
+    if (side, kind) in {("LEFT", "ANTI"), ("LEFT", ""), ("", "CROSS")}:
         return rows
-    condition = join.args.get("on")
-    if (join.side, join.kind) != ("LEFT", "SEMI") or not isinstance(condition, exp.NullSafeEQ):
+    if (side, kind) not in {("LEFT", "SEMI"), ("", ""), ("", "INNER")}:
         return None
-    own, key = condition.left, condition.right
-    keys = plain_rows(join.this, relation)
-    if keys is None or not isinstance(own, exp.Column) or not isinstance(key, exp.Column):
-        return None
-    if key.table != join.alias_or_name or key.name not in keys.column_names:
-        return None
-    if own.name not in rows.column_names:
-        return None
-    column, values = rows.column(own.name), keys.column(key.name)
-    # To Arrow, the two zeros are different values.
-    if column.type != values.type or pa.types.is_floating(column.type):
-        return None
-    return rows.filter(pc.is_in(column, values.combine_chunks()))
+    partners = plain_rows(join.this, relation)
+    conditions = conjuncts(join.args.get("on"))
+    wanted: dict[str, pa.ChunkedArray] = {}
+    for part in conditions if partners is not None else ():
+        wanted |= _partners_values(part, rows, own, partners, join.alias_or_name)
+    if not wanted and (kind == "SEMI" or any(isinstance(c, _SAME) for c in conditions)):
+        return None  # far too many might be left
+    for name, values in wanted.items():
+        rows = rows.filter(pc.is_in(rows.column(name), values.combine_chunks()))
+    return rows
+
+
+def _partners_values(
+    tree: exp.Expr, rows: pa.Table, own: Collection[str], partners: pa.Table, partner: str
+) -> dict[str, pa.ChunkedArray]:
+    """The column and its values, if a condition says that a partner has the same."""
+    if not isinstance(tree, _SAME):
+        return {}
+    for one, other in ((tree.left, tree.right), (tree.right, tree.left)):
+        if not isinstance(one, exp.Column) or not isinstance(other, exp.Column):
+            return {}
+        if one.table not in own or other.table not in ("", partner):
+            continue
+        if one.name not in rows.column_names or other.name not in partners.column_names:
+            continue
+        kind, values = rows.schema.field(one.name).type, partners.column(other.name)
+        # To Arrow, the two zeros are different values.
+        if kind == values.type and not pa.types.is_floating(kind):
+            return {one.name: values}
+    return {}
 
 
 _COMPARE: dict[type[exp.Expr], Any] = {
