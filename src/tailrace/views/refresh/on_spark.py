@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from tailrace.spark_sql import types
 from tailrace.store import spark_scan
 from tailrace.store.find_rows import Wanted
 from tailrace.store.runtime import Runtime
@@ -25,7 +26,7 @@ from tailrace.store.spark_actions import spark_faults
 from tailrace.store.spark_session import SparkProvider, is_classic, session_beside
 from tailrace.store.stats import Known, overlap
 from tailrace.views.incremental.program import Fetch, Keys
-from tailrace.views.query.trees import names_in, sub
+from tailrace.views.query.trees import column_of, names_in, sub
 from tailrace.views.refresh.needed_rows import StoredLimit
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ _KEY = "tailrace_key"
 _ONE_PARTITION = exp.Hint(
     expressions=[exp.Anonymous(this="COALESCE", expressions=[exp.Literal.number(1)])]
 )
+
+# Relations in memory up to this size are handed over together.
+_PACKED_BYTES = 4 * 1024 * 1024
+# What a SELECT has that only joins.
+_JOINED = {"expressions", "from_", "joins", "where"}
 
 
 class NeedsSparkError(Exception):
@@ -70,6 +76,7 @@ class OnSpark:
         self.frames: dict[str, DataFrame] = {}
         self._prefix = f"tailrace_{next(_numbers)}_"
         self._views: set[str] = set()
+        self._packed: dict[str, str] = {}  # the views that have relations as lists
         self._persisted: list[DataFrame] = []
 
     @cached_property
@@ -83,19 +90,66 @@ class OnSpark:
 
     def sql(self, query: exp.Query) -> DataFrame:
         """A query over relations."""
-        names = names_in(query)
-        tree = query.copy()
-        if self._small and all(map(self._is_in_memory, names)):
-            tree = _in_one_partition(tree)
-        for table in tree.find_all(exp.Table):
-            table.set("this", exp.to_identifier(self.view(table.name)))
+        names = self._reached(query)
+        if self._small:
+            self._pack(names)
+        tree = self._over_views(query)
+        for name in self._queries if self._small else ():
+            if name in names:
+                tree = tree.with_(name, as_=self._over_views(self._queries[name]), copy=False)
         return self.session.sql(tree.sql("spark"))
 
-    def _is_in_memory(self, name: str) -> bool:
-        """Whether a relation follows from rows in memory alone."""
+    def _reached(self, query: exp.Query) -> set[str]:
+        """The relations that a query reads, and those that they follow from."""
+        names = names_in(query)
+        for name in reversed(list(self._queries)):  # each uses only those before it
+            if name in names:
+                names |= names_in(self._queries[name])
+        return names
+
+    def _over_views(self, query: exp.Query) -> exp.Query:
+        """A query over what Spark has, but for relations that are queries in small plans."""
+        tree = query.copy()
+        if self._small and all(map(self._is_in_one_partition, names_in(query))):
+            tree = _in_one_partition(tree)
+        for relation in list(tree.find_all(exp.Table)):
+            name = relation.name
+            if name in self._packed:
+                rows = exp.select(exp.func("inline", column_of(name))).from_(self._packed[name])
+                relation.replace(sub(rows, relation.alias or "q"))
+            elif not (self._small and name in self._queries):
+                relation.set("this", exp.to_identifier(self.view(name)))
+        return tree
+
+    def _is_in_one_partition(self, name: str) -> bool:
+        """Whether a relation follows from rows in memory and from small sources alone."""
         if name in self._queries:
-            return all(map(self._is_in_memory, names_in(self._queries[name])))
-        return self._memory.delta(name) is not None
+            return all(map(self._is_in_one_partition, names_in(self._queries[name])))
+        return self._memory.delta(name) is not None or self._is_small_source(name)
+
+    def _is_small_source(self, name: str) -> bool:
+        """Whether a relation is a whole source that one task reads in no time."""
+        leaf = self._reads.leaves.get(name)
+        if leaf is None or leaf.end is None or not self._small:
+            return False
+        return self._reads.end(leaf.source, leaf.end).rows <= self._memory.limit
+
+    def _pack(self, names: set[str]) -> None:
+        """Hand relations in memory to Spark together, each as one value: a call for each is slow.
+
+        Spark then also takes joins of several for small. It estimates the product of their rows,
+        and shuffles what seems to be large.
+        """
+        lists = {}
+        for name in sorted(names - self._packed.keys() - self._views):
+            rows = self._memory.delta(name)
+            if rows is not None and rows.num_columns and rows.nbytes <= _PACKED_BYTES:
+                lists[name] = _as_list(rows)
+        if lists:
+            packed = f"{self._prefix}packed_{len(self._packed)}"
+            frame = spark_scan.local_frame(self._runtime, pa.table(lists)).coalesce(1)
+            frame.createOrReplaceTempView(packed)
+            self._packed |= dict.fromkeys(lists, packed)
 
     def view(self, name: str) -> str:
         """Spark's name for a relation."""
@@ -116,6 +170,8 @@ class OnSpark:
                 frame = self.sql(self._queries[name])
             else:
                 frame = self._of_source(name)
+                if self._is_small_source(name):
+                    frame = frame.coalesce(1)
             self.frames[name] = frame
         return self.frames[name]
 
@@ -192,16 +248,30 @@ class OnSpark:
         # Frames first: a Connect server looks up the names in them once more.
         for frame in self._persisted:
             frame.unpersist()
-        for name in self._views:  # none without a session
-            self.session.catalog.dropTempView(f"{self._prefix}{name}")
+        views = [f"{self._prefix}{name}" for name in self._views]
+        for view in {*views, *self._packed.values()}:  # none without a session
+            self.session.catalog.dropTempView(view)
+
+
+def _as_list(rows: pa.Table) -> pa.Array:
+    """A list of all rows, alone in its array."""
+    columns = [column.combine_chunks() for column in rows.columns]
+    structs = pa.StructArray.from_arrays(columns, fields=list(rows.schema))
+    return pa.ListArray.from_arrays(
+        pa.array([0, rows.num_rows], pa.int32()), structs, type=types.list_of(structs.type)
+    )
 
 
 def _in_one_partition(tree: exp.Query) -> exp.Query:
-    """The same query, whose unions are in one partition if their parts are.
+    """The same query, whose unions and joins are in one partition if their parts are.
 
-    Spark takes the rows of a union for spread, and shuffles them: each time a stage more.
+    Spark takes the rows of a union for spread, and shuffles those of a join that are joined again:
+    each time a stage more.
     """
     holder = exp.Subquery(this=tree)
+    for user in list(holder.find_all(exp.Select)):
+        if any(join.kind not in ("SEMI", "ANTI") for join in user.args.get("joins") or ()):
+            _join_in_one_partition(user)
     for union in list(holder.find_all(exp.Union)):
         if not isinstance(union.parent, exp.Union):
             whole = exp.Select(expressions=[exp.Star()], hint=_ONE_PARTITION.copy())
@@ -209,6 +279,27 @@ def _in_one_partition(tree: exp.Query) -> exp.Query:
             whole.set("from_", exp.From(this=sub(union)))
     query: exp.Query = holder.this
     return query
+
+
+def _join_in_one_partition(user: exp.Select) -> None:
+    """The same for the joins of one SELECT: each but the last in a SELECT of its own."""
+    own = [column for column in user.find_all(exp.Column) if column.parent_select is user]
+    joins = user.args["joins"]
+    if not any(column.table for column in own):
+        source = user.args["from_"].this
+        for join in joins[:-1]:
+            source = sub(
+                exp.Select(
+                    expressions=[exp.Star()],
+                    hint=_ONE_PARTITION.copy(),
+                    from_=exp.From(this=source),
+                    joins=[join],
+                )
+            )
+        user.set("from_", exp.From(this=source))
+        user.set("joins", joins[-1:])
+    if {name for name, value in user.args.items() if value} <= _JOINED:
+        user.set("hint", _ONE_PARTITION.copy())
 
 
 class _SessionOf(SparkProvider):
@@ -256,10 +347,15 @@ _SMALL = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # The size of a join is estimated as the product of both sides.
     "spark.sql.maxSinglePartitionBytes": str(2**62),
-    # They would push semi joins below what puts rows in one partition, and have them shuffled.
+    # They would push semi joins, and the question whether a list has rows, below what puts rows in
+    # one partition, and have them shuffled.
     "spark.sql.optimizer.excludedRules": ",".join(
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
-        for rule in ("PushDownLeftSemiAntiJoin", "PushLeftSemiLeftAntiThroughJoin")
+        for rule in (
+            "PushDownLeftSemiAntiJoin",
+            "PushLeftSemiLeftAntiThroughJoin",
+            "InferFiltersFromGenerate",
+        )
     ),
     # Several small files are one task.
     "spark.sql.files.openCostInBytes": str(1024 * 1024),
