@@ -170,3 +170,27 @@ def test_rows_of_every_type_are_handed_to_spark_as_they_are(
         assert_same(view.to_arrow(), facts.to_arrow(), "every type")
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+@pytest.mark.parametrize(("few", "mode"), [(500_000, "NO_CODEGEN"), (5, "FALLBACK")])
+def test_code_is_compiled_only_where_many_rows_are_read(
+    shop: tailrace.Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int, mode: str
+) -> None:
+    monkeypatch.setattr(module, "_FEW_ROWS", few)
+    modes = []
+
+    def small_session(session: SparkSession, *, tiny: bool) -> SparkSession:
+        made = beside(session, tiny=tiny)
+        modes.append(made.conf.get("spark.sql.codegen.factoryMode"))
+        return made
+
+    beside = module.small_session
+    monkeypatch.setattr(module, "small_session", small_session)
+    query, strategy = VIEWS["all of a small table"]
+    oracle = Oracle(shop, spark)
+    view = shop.create_view("main.shown", query, policy="incremental")
+    view.refresh()
+    shop.table("orders").upsert([{"id": 3, "customer": 8, "amount": 60}])
+    assert (view.refresh().strategy, modes) == (strategy, [mode])
+    oracle.learn()
+    assert_same(view.to_arrow(), oracle.answer(query))

@@ -41,6 +41,8 @@ _ONE_PARTITION = exp.Hint(
     expressions=[exp.Anonymous(this="COALESCE", expressions=[exp.Literal.number(1)])]
 )
 
+# Rows of a source that one task reads and computes about as fast as Spark shuffles them.
+_FEW_ROWS = 500_000
 # Relations in memory up to this size are handed over together.
 _PACKED_BYTES = 4 * 1024 * 1024
 # What a SELECT has that only joins.
@@ -68,7 +70,8 @@ class OnSpark:
         """`memory` has the relations that are there.
 
         `small`: a session for small plans will do, and keys are collected; `tiny`: changes are some
-        ten thousand rows; `alone`: they are too many to be handed to Spark.
+        ten thousand rows, and what else is read may be, too; `alone`: they are too many to be
+        handed to Spark.
         """
         self._spark, self._small, self._tiny, self._alone = runtime.spark, small, tiny, alone
         self._runtime = replace(runtime, spark=_SessionOf(self))
@@ -92,6 +95,8 @@ class OnSpark:
         """A query over relations."""
         names = self._reached(query)
         if self._small:
+            # The first query chooses the session, and mostly there is no other.
+            self._tiny = self._tiny and all(map(self._is_little, names))
             self._pack(names)
         tree = self._over_views(query)
         for name in self._queries if self._small else ():
@@ -122,17 +127,19 @@ class OnSpark:
         return tree
 
     def _is_in_one_partition(self, name: str) -> bool:
-        """Whether a relation follows from rows in memory and from small sources alone."""
+        """Whether a relation follows from what is in memory and from small sources alone."""
         if name in self._queries:
             return all(map(self._is_in_one_partition, names_in(self._queries[name])))
-        return self._memory.delta(name) is not None or self._is_small_source(name)
+        return self._is_little(name)
 
-    def _is_small_source(self, name: str) -> bool:
-        """Whether a relation is a whole source that one task reads in no time."""
+    def _is_little(self, name: str) -> bool:
+        """Whether a relation is in memory, a query, or a whole source that one task reads soon."""
+        if name in self._queries or self._memory.delta(name) is not None:
+            return True
         leaf = self._reads.leaves.get(name)
-        if leaf is None or leaf.end is None or not self._small:
+        if leaf is None or leaf.end is None:
             return False
-        return self._reads.end(leaf.source, leaf.end).rows <= self._memory.limit
+        return self._reads.end(leaf.source, leaf.end).rows <= _FEW_ROWS
 
     def _pack(self, names: set[str]) -> None:
         """Hand relations in memory to Spark together, each as one value: a call for each is slow.
@@ -170,7 +177,7 @@ class OnSpark:
                 frame = self.sql(self._queries[name])
             else:
                 frame = self._of_source(name)
-                if self._is_small_source(name):
+                if self._small and self._is_little(name):
                     frame = frame.coalesce(1)
             self.frames[name] = frame
         return self.frames[name]
@@ -360,8 +367,9 @@ _SMALL = {
     # Several small files are one task.
     "spark.sql.files.openCostInBytes": str(1024 * 1024),
 }
-# For some ten thousand rows, compiling a stage takes longer than interpreting it.
-_TINY = {"spark.sql.codegen.wholeStage": "false"}
+# For some ten thousand rows, compiling takes longer than interpreting: a stage, or its parts.
+# Of what it compiled, Spark keeps a hundred parts: the views of a lake oust each other's.
+_TINY = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 def has_known_meaning(session: SparkSession | None) -> bool:
