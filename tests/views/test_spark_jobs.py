@@ -110,6 +110,7 @@ def test_a_small_refresh_is_one_job_of_one_stage(
 
 KINDS = {
     "id": "bigint",
+    "odd. `name": "int",
     "flag": "boolean",
     "small": "tinyint",
     "ratio": "double",
@@ -133,6 +134,7 @@ def values(number: int) -> dict[str, Any]:
     plain, day = zoned.replace(tzinfo=None), zoned.date()
     return {
         "id": number,
+        "odd. `name": number,
         "flag": number % 2 == 0,
         "small": -number,
         "ratio": -0.0 if number % 2 else float("nan"),
