@@ -1,4 +1,4 @@
-"""What a commit finds that began before a compaction, and a compaction that began before commits."""
+"""What a commit finds that began before a compaction, and a compaction that commits pass by."""
 
 from __future__ import annotations
 

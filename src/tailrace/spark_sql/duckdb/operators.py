@@ -171,8 +171,10 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 
 
 def _compared(a: Translated, b: Translated) -> tuple[exp.Expr, exp.Expr]:
-    if a.type != b.type and type_rules.is_exact(a.type) and type_rules.is_exact(b.type):
-        a, b = decimals(a, b)
+    kinds = (a.type, b.type)
+    # Whole numbers of any width compare as the wider ones: as decimals, only more slowly.
+    if all(map(type_rules.is_exact, kinds)) and not all(map(type_rules.is_whole, kinds)):
+        a, b = (a, b) if a.type == b.type else decimals(a, b)
     elif DATE in (a.type, b.type):
         a, b = _as_day(a), _as_day(b)
     a, b = to_common_type([a, b])
