@@ -120,11 +120,6 @@ class TableInfo:
         return tuple(by_id[number] for number in self.key)
 
     @property
-    def file_schema(self) -> pa.Schema:
-        """The Arrow schema of a file written now: the columns, then the hidden ones."""
-        return pa.schema([column.field for column in (*self.columns, *HIDDEN)])
-
-    @property
     def arrow_schema(self) -> pa.Schema:
         """What users get from `to_arrow()`."""
         return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])

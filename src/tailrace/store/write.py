@@ -1,8 +1,9 @@
 """Rows into data files: by the driver for local rows, in one Spark job for a DataFrame.
 
 Owned here: the physical layout. A file holds the columns under their physical names with their
-field ids, then `_file` and `_pos`; zstd, a page index, row groups small enough to skip. What the
-catalog needs to know of a file is taken from its footer while that is at hand.
+field ids, then `_file` and `_pos`; zstd, a page index, row groups small enough to skip. In a file
+of a compaction, the ids that its rows have had before stand between the two. What the catalog needs
+to know of a file is taken from its footer while that is at hand.
 
 Always true: what is written here is not visible. Names are new, and the catalog doesn't know
 them before the commit.
@@ -29,7 +30,7 @@ from tailrace.store import rows as row_checks
 from tailrace.store import stats
 from tailrace.store.files import DataFile, Op
 from tailrace.store.runtime import Runtime
-from tailrace.store.schema import FILE, HIDDEN, POS, Column, TableInfo
+from tailrace.store.schema import FILE, HIDDEN, POS, ROW_ID, ROW_ID_COLUMN, Column, TableInfo
 from tailrace.store.spark_actions import run_over_rows
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ class FileWriter:
     op: Op
 
     def write(self, batches: Iterable[pa.Table]) -> Iterator[DataFile]:
-        """Write rows, which must be sorted by the key if there is one, as one or more files."""
+        """Write rows, which must be sorted by the key if there is one, as one or more files.
+
+        For a compaction, rows have their ids in one more column at the end.
+        """
+        moves = self.op is Op.COMPACTION
         last_key: pa.Table | None = None
         keys = self.table.key_columns
         pending = _regroup(batches, group_rows(self.settings, looked_up=self.table.is_looked_up))
@@ -66,8 +71,9 @@ class FileWriter:
             with self.storage.open_write(path) as sink:  # noqa: SIM117
                 with self._open(sink.native, footers, group) as parquet:
                     while group is not None:
-                        fitted = row_checks.fit(group, self.table.full_name, self.table.columns)
-                        row_checks.check_vectors(fitted, self.table)
+                        fitted = row_checks.fit(group, self.table.full_name, self._given)
+                        if not moves:  # else they have been checked before
+                            row_checks.check_vectors(fitted, self.table)
                         if keys:
                             last_key = row_checks.check_sorted_unique(
                                 fitted.select([c.physical for c in keys]),
@@ -93,16 +99,26 @@ class FileWriter:
                 stats=stats.of_file(footers[0], self.table.columns, nans),
             )
 
+    @property
+    def _given(self) -> tuple[Column, ...]:
+        """The columns of the rows to write."""
+        columns = self.table.columns
+        return (*columns, ROW_ID_COLUMN) if self.op is Op.COMPACTION else columns
+
     def _open(
         self, sink: pa.NativeFile, footers: list[pq.FileMetaData], first: pa.Table
     ) -> pq.ParquetWriter:
+        columns = self.table.columns
+        sample = first.select(range(len(columns)))
+        # Positions count up: as deltas they take next to nothing. So do ids in their own order;
+        # in the order of a key they take less than as they are.
+        deltas = [POS, ROW_ID] if self.op is Op.COMPACTION else [POS]
         return pq.ParquetWriter(
             sink,
-            self.table.file_schema,
+            pa.schema([column.field for column in (*self._given, *HIDDEN)]),
             compression="zstd",
-            use_dictionary=[FILE, *_repetitive(first, self.table.columns)],
-            # It counts up: as deltas it takes next to nothing.
-            column_encoding={POS: "DELTA_BINARY_PACKED"},
+            use_dictionary=[FILE, *_repetitive(sample, columns)],
+            column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
             store_decimal_as_integer=True,
             write_page_index=True,
             max_rows_per_page=self.settings.page_rows,
