@@ -18,8 +18,8 @@ _LEAST: dict[str, int | timedelta] = {
     # Below 0, not even an empty table counts as small.
     **dict.fromkeys(("local_rows", "local_keys", "bitmap_rows"), -1),
     **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
-    **dict.fromkeys(("cache_bytes", "kept_bytes", "commit_rounds"), 0),
-    "merge_segments": 2,
+    **dict.fromkeys(("cache_bytes", "kept_bytes", "commit_rounds", "rewrite_rows"), 0),
+    **dict.fromkeys(("merge_segments", "compact_files"), 2),
     "drop_timeout": timedelta(0),
 }
 _MOST = {int: 2**63 - 1, timedelta: timedelta(days=36_500)}
@@ -56,6 +56,13 @@ class Settings:
     page_rows: int = 20_000
     # Bytes after which a writer begins the next file.
     file_bytes: int = 256 * 1024 * 1024
+    # Files with about as many rows that are merged into one. With more, a row is rewritten less
+    # often in its life, and a read opens more files.
+    compact_files: int = 8
+    # Rows of files that this process rewrites itself: half a minute or less, while it holds about
+    # `local_rows` of them. For fewer rows it takes less time than Spark; for more, a cluster has
+    # more processors.
+    rewrite_rows: int = 20_000_000
     # Changed rows that a search with freshness="latest" looks at beside the index.
     tail_rows: int = 100_000
     # Up to so many vectors an index compares all of them; above, they are divided into lists.
