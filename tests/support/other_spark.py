@@ -12,6 +12,7 @@ import faulthandler
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ import pytest
 import tailrace
 from tailrace.datasource import register
 from tailrace.propagation.spark_tags import TaggingSpark
+from tailrace.store.files import RowRange
+from tailrace.store.reader import read_rows
+from tailrace.store.rewrite import rewrite_files
+from tailrace.store.row_ids import first_ids
+from tailrace.store.scan import LiveFile
+from tailrace.store.schema import ROW_ID, ROW_ID_COLUMN
 from tailrace.store.spark_session import SparkProvider
 from tailrace.views.refresh.on_spark import small_session
 from tests.support.process import wait_until
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import SparkSession
+
+    from tailrace.store.files import DataFile
 
 CLUSTER, CONNECT = "cluster", "connect"
 ROWS = 600
@@ -65,6 +74,7 @@ def check_all(kind: str, directory: Path, ways: list[str], lake: tailrace.Lake) 
 
     check(f"a session of kind {kind}", check_kind, kind, spark)
     check("append, upsert, delete, changes, time travel", check_writes, lake)
+    check("a rewrite of files", check_rewrite, lake)
     check("faults", check_faults, lake)
     check("the data source", check_source, kind, directory / "lake", lake)
     check("indexes", check_indexes, lake)
@@ -118,6 +128,30 @@ def check_writes(lake: tailrace.Lake) -> None:
     assert table.to_df(at=first).count() == ROWS
     changes = table.changes(since=first).groupBy("_change").count().toArrow()
     assert bag(changes) == [("delete", 10 + 56 + 3), ("insert", 20)]
+
+
+def check_rewrite(lake: tailrace.Lake) -> None:
+    at, runtime = lake.snapshot, replace(lake.runtime, settings=SETTINGS[SMALL])
+    info = runtime.mirror.find_table("main", "orders", at)
+    assert info is not None
+    files = runtime.mirror.data_files(info, at)
+    with runtime.database.read() as connection:
+        firsts = first_ids(connection, files)
+
+    def rewritten(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
+        return rewrite_files(runtime, info, list(map(live, files)), at, "txn", firsts)
+
+    def live(file: DataFile) -> LiveFile:
+        return LiveFile(file=file)
+
+    (first,) = rewritten(files[:1])
+    (second,) = rewritten([first, *files[1:]])
+    rows = read_rows(runtime.storage, RowRange.of(second), [*info.columns, ROW_ID_COLUMN])
+    assert rows.drop_columns([ROW_ID]).equals(lake.table("orders").to_arrow().sort_by("id"))
+    # Each row had its id where it was written: 600 rows first, from 0 to 599, and 20 behind.
+    ids = column(rows, ROW_ID)
+    assert len(set(ids)) == len(ids)
+    assert set(ids) < set(range(ROWS + 20))
 
 
 def check_indexes(lake: tailrace.Lake) -> None:
