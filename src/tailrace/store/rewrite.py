@@ -42,8 +42,9 @@ from tailrace.store.spark_actions import run_over_rows
 from tailrace.store.spark_scan import local_frame, to_df
 from tailrace.store.write import FileWriter
 
-# A file may become so many times as large as is asked for, rather than leave a small one behind.
-_SLACK = 1.5
+# A file may become so many times as large as is asked for, rather than leave a small one behind;
+# and so many times where Spark divides the rows.
+_SLACK, _RANGE = 1.5, 2
 # Rows that are handed to the writer at once: their columns are copied together.
 _PIECE_ROWS = 131_072
 # The column with the id of a file's first row, for Spark.
@@ -74,7 +75,6 @@ def rewrite_files(
     rows, size = sum(visible_rows(runtime, live, at) for live in sources), _size(sources)
     if not rows:
         return ()
-    count = max(1, round(size / runtime.settings.file_bytes))
     writer = FileWriter(
         storage=runtime.storage,
         settings=replace(runtime.settings, file_bytes=_file_bytes(runtime.settings, size)),
@@ -89,7 +89,7 @@ def rewrite_files(
         files = tuple(writer.write(merge.run()))
     else:
         scan = Scan(table=table, at=at, files=tuple(sources))
-        files = _with_spark(runtime, writer, scan, firsts, order, count)
+        files = _with_spark(runtime, writer, scan, firsts, order, size)
     written = sum(file.rows for file in files)
     if written != rows:  # not one may be lost
         raise CorruptError(f"{table.full_name}: of {rows} rows to rewrite, {written} were written")
@@ -322,10 +322,14 @@ def _with_spark(
     scan: Scan,
     firsts: Mapping[int, int],
     order: _Order,
-    count: int,
+    size: int,
 ) -> tuple[DataFile, ...]:
     from pyspark.sql import functions as F
 
+    count = max(1, round(size / runtime.settings.file_bytes))
+    # A range is a file, whatever it has more than others: Spark guesses where they end.
+    bound = replace(writer.settings, file_bytes=_RANGE * runtime.settings.file_bytes)
+    writer = replace(writer, settings=bound)
     columns = (*scan.table.columns, ROW_ID_COLUMN)
     with_ids = replace(scan, table=replace(scan.table, columns=columns))
     frame = to_df(runtime, with_ids, places=True)
