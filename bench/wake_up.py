@@ -123,7 +123,7 @@ def _register(lake: tailrace.Lake, tables: int, jobs: int) -> None:
                 for number in range(1, jobs + 1)
             ],
         )
-        connection.execute(sa.update(t.counter).values(value=jobs))
+        connection.execute(sa.update(st.counter).values(value=jobs))
 
 
 def _memory(bench: Bench, place: Path) -> Row:

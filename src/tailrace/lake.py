@@ -23,26 +23,28 @@ from tailrace.indexes.definition import KINDS
 from tailrace.indexes.segment import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.parts import CATALOG_PARTS
-from tailrace.propagation import background
 from tailrace.propagation.consumer import check_outside, register_module
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.job import Job
 from tailrace.propagation.jobs import Jobs, seconds
 from tailrace.propagation.layer import JobLayer
+from tailrace.propagation.maintenance import do_now
 from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
+from tailrace.propagation.task_types import PURGE, SWEEP, TaskResult, purge_of, sweep_of
 from tailrace.propagation.until_fresh import UntilFresh
 from tailrace.settings import Settings
 from tailrace.store import lookup
 from tailrace.store.commit import outcome
 from tailrace.store.names import is_hidden, split_name
 from tailrace.store.opening import open_runtime
-from tailrace.store.purge import Purge, purges
+from tailrace.store.purge import Purge, has_work, purges
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.snapshots import Snapshot, snapshots
-from tailrace.store.sweep import Sweep, sweep
+from tailrace.store.sweep import Sweep
 from tailrace.store.table import Table
+from tailrace.store.tasks import NewTask
 from tailrace.store.transaction import Heartbeat, Transaction
 
 if TYPE_CHECKING:
@@ -111,7 +113,9 @@ class Lake(Closing):
         self._heartbeat = Heartbeat(runtime.database, runtime.clock)
         self.jobs = Jobs(runtime, self.transaction, self._run_some)
         self._services: list[Service | Serving] = []
-        self._upkept: datetime | None = None  # when `run_until_fresh` last did the housekeeping
+        # What `run_until_fresh` has left: see `Service`.
+        self._upkept: datetime | None = None
+        self._seen: int | None = None
 
     @property
     def runtime(self) -> TenantRuntime:
@@ -348,6 +352,7 @@ class Lake(Closing):
                 runtime=runtime,
                 jobs=self.jobs,
                 begin=self.transaction,
+                do=self._do,
                 opener=Opener(runtime.storage, cache_bytes=runtime.settings.cache_bytes),
             )
         )
@@ -446,8 +451,9 @@ class Lake(Closing):
 
     def sweep(self) -> Sweep:
         """Delete the objects of transactions that ended without a commit. For the lake's owner."""
+        check_outside("lake.sweep()")
         self._check_owner("sweep")
-        return sweep(self._runtime)
+        return sweep_of(self._do(SWEEP))
 
     def purge(self) -> Purge:
         """Remove snapshots older than `configuration.snapshot_retention` that no job needs.
@@ -458,7 +464,12 @@ class Lake(Closing):
         """
         check_outside("lake.purge()")
         self._check_owner("purge")
-        return background.purge(self._runtime)
+        nothing = has_work(self._runtime)
+        return purge_of(self._do(PURGE)) if nothing is None else nothing
+
+    def _do(self, task: NewTask) -> TaskResult:
+        """Do a task of maintenance here and now."""
+        return do_now(self._runtime, self._heartbeat, task)
 
     def purges(self, limit: Count = 100) -> list[Purge]:
         """The last purges that removed something, newest first."""
@@ -485,7 +496,9 @@ class Lake(Closing):
     def _run_some(self, wanted: Callable[[Job], bool], timeout: float | timedelta | None) -> None:
         check_outside("lake.run_until_fresh()")
         limit = seconds(timeout)
-        service = UntilFresh(self._runtime, self._heartbeat, wanted, upkept=self._upkept)
+        service = UntilFresh(
+            self._runtime, self._heartbeat, wanted, upkept=self._upkept, seen=self._seen
+        )
         with closing(service):
             self._services.append(service)
             try:
@@ -493,6 +506,7 @@ class Lake(Closing):
             finally:
                 self._services.remove(service)
                 self._upkept = service.housekeeping.last
+                self._seen = service.maintenance.monitor.seen
 
     def is_served(self) -> bool:
         """Whether a process serves this lake at the moment, and is able to."""

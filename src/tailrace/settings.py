@@ -82,6 +82,9 @@ class Settings:
     # Attempts to prepare a commit outside the lock before it is prepared under the lock.
     commit_rounds: int = 3
 
+    # Tasks of maintenance that a node runs at once, beside its iterations. One leaves a machine of
+    # few cores to what people wait for; large ones spread over Spark's by themselves.
+    maintenance_workers: int = 1
     # Iterations that a node runs at once. Spark itself spreads each over its cores.
     workers: int = 4
     # Of those, how many of one tenant. Whatever the limit, tenants take turns.

@@ -13,8 +13,9 @@ import tailrace
 from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.part import VIEW_PREFIX, drop_views
 from tailrace.parts import CATALOG_PARTS
-from tailrace.propagation import tables as t
 from tailrace.sql.listings import system_rows
+from tailrace.store import tables as st
+from tailrace.store.tasks import TaskState
 from tests.support import duck
 from tests.support.lakes import LakeArgs
 
@@ -56,6 +57,13 @@ def test_a_lake_of_a_newer_tailrace_is_refused(sqlite_lake_args: LakeArgs) -> No
         sqlite_lake_args.connect()
 
 
+# Until version 10: what purges had left of tables.
+OLD_TASKS = """
+CREATE TABLE tailrace_task (kind VARCHAR NOT NULL, table_id BIGINT NOT NULL,
+    snapshot BIGINT NOT NULL, created_at {} NOT NULL, PRIMARY KEY (kind, table_id))
+"""
+
+
 def make_older(lake: tailrace.Lake, version: int) -> None:
     """Take away what a version had not."""
     with lake._runtime.database.lock() as connection:
@@ -74,9 +82,15 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
         for part in CATALOG_PARTS:
             newer = [table for table in part.tables.sorted_tables if table.info["since"] > version]
             part.tables.drop_all(connection, tables=newer)
+        if 4 <= version < 11:
+            time = "VARCHAR" if connection.dialect.name == "sqlite" else "TIMESTAMPTZ"
+            connection.exec_driver_sql(OLD_TASKS.format(time))
         key = own_metadata.c.key
+        if 2 <= version < 11:
+            news = st.counter.c.name.in_((st.TASKS, st.LOOKED))
+            connection.execute(sa.delete(st.counter).where(news))
         if 2 <= version < 6:
-            connection.execute(sa.delete(t.counter).where(t.counter.c.name == "segment"))
+            connection.execute(sa.delete(st.counter).where(st.counter.c.name == "segment"))
         if version < 2:
             connection.execute(sa.delete(own_metadata).where(key == "lake_id"))
         connection.execute(
@@ -103,6 +117,32 @@ def test_a_lake_of_an_older_version_is_brought_up_to_date(
         }
         assert lake.purge().horizon == lake.snapshot
         assert [done.horizon for done in lake.purges()] == [lake.snapshot]
+
+
+def test_what_a_purge_of_an_older_version_has_left_is_done(lake_args: LakeArgs) -> None:
+    with lake_args.connect() as lake:
+        lake.configure(snapshot_retention=timedelta(0))
+        table = lake.create_table("orders", {"id": "int"}, primary_key="id")
+        table.append([{"id": 1}])
+        table.delete([{"id": 1}])
+        make_older(lake, 10)
+        old = sa.table("tailrace_task", *map(sa.column, ("kind", "table_id", "snapshot")))
+        time = sa.column("created_at", st.task.c.created_at.type)
+        old.append_column(time)
+        with lake.runtime.database.write() as connection:
+            (table_id,) = connection.execute(sa.select(st.own_table.c.table_id)).scalars()
+            left = {"kind": "purge", "table_id": table_id, "snapshot": 3}
+            connection.execute(sa.insert(old).values(**left, created_at=lake.runtime.clock.now()))
+    with lake_args.connect() as lake:
+        c = st.task.c
+        query = sa.select(c.task_id, c.type, c.table_id, c.state)
+        with lake.runtime.database.read() as connection:
+            found = connection.execute(query).all()
+        assert found == [(1, "clean", table_id, TaskState.PENDING)]
+        assert lake.purge().files == 1
+        with lake.runtime.database.read() as connection:
+            left = connection.execute(query.where(c.type == "clean")).all()
+        assert left == []
 
 
 def test_a_lake_that_duckdb_made_is_refused(sqlite_lake_args: LakeArgs) -> None:

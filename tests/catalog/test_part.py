@@ -92,5 +92,5 @@ def test_every_layer_has_the_same_views_in_either_database() -> None:
         assert "{" not in "".join(one.views("sqlite").values())
 
 
-def test_this_tailrace_writes_version_10() -> None:
-    assert max(one.version for one in CATALOG_PARTS) == 10
+def test_this_tailrace_writes_version_11() -> None:
+    assert max(one.version for one in CATALOG_PARTS) == 11

@@ -34,6 +34,7 @@ from tailrace.propagation.status import STOPPED
 from tailrace.propagation.trigger import Trigger, trigger
 from tailrace.settings import Settings
 from tailrace.store import tables as st
+from tailrace.store.counters import COUNT
 from tailrace.store.mirror import Mirror
 from tailrace.store.open_file import KeptFiles
 from tailrace.store.purge import purge
@@ -476,7 +477,7 @@ class World:
             with self.database.lock() as connection:
                 for claim in bundle:
                     statements = Together(connection)
-                    statements.later(joblog.COUNT, {"which": ["lsn"], "many": 1})
+                    statements.later(COUNT, {"which": ["lsn"], "many": 1})
                     claims.complete(statements, claim, claim.last.memory)
                     statements.flush()
         except FencedError:

@@ -12,8 +12,10 @@ import sqlalchemy as sa
 
 import tailrace
 from tailrace.catalog import ducklake as dl
-from tailrace.propagation import background
+from tailrace.propagation.maintenance import Executor
+from tailrace.propagation.task_types import PURGE, purge_of
 from tailrace.store import tables as t
+from tailrace.store import tasks
 from tests.support import duck
 from tests.support.clock import MovableClock
 from tests.support.rows import column
@@ -21,6 +23,7 @@ from tests.support.rows import column
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tailrace.store.runtime import Runtime
     from tests.support.lakes import LakeArgs
 
 RETENTION, GRACE = timedelta(days=7), timedelta(hours=1)
@@ -52,6 +55,13 @@ def objects(lake: tailrace.Lake) -> set[str]:
 def count(lake: tailrace.Lake, table: sa.Table) -> int:
     with lake._runtime.database.read() as connection:
         return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+
+
+def cleanings(lake: tailrace.Lake) -> int:
+    """How many tables are still to be cleaned."""
+    query = sa.select(sa.func.count()).where(t.task.c.type == "clean")
+    with lake.runtime.database.read() as connection:
+        return int(connection.execute(query).scalar_one())
 
 
 def did(done: tailrace.Purge) -> tuple[int, int, int, int]:
@@ -133,7 +143,7 @@ def test_of_a_dropped_table_and_schema_nothing_is_left(
     clock.advance(RETENTION + MOMENT)
     assert lake.purge().files == 2
     assert {table.name: count(lake, table) for table in tables} == before
-    assert count(lake, t.task) == 0
+    assert cleanings(lake) == 0
     assert lake.tables() == ["main.t"]
 
 
@@ -228,11 +238,23 @@ def test_a_purge_that_is_stopped_goes_on_at_the_next(
     clock.advance(RETENTION + MOMENT)
     stop = threading.Event()
     stop.set()
-    runtime = lake._runtime
-    assert did(background.purge(runtime, stop=stop)) == (lake.snapshot, lake.snapshot, 0, 0)
-    assert count(lake, t.task) == 3
+    assert purged(lake, lake.runtime, stop) is None
+    assert lake.snapshots()[0].id == lake.snapshot
+    assert cleanings(lake) == 3
     assert did(lake.purge()) == (lake.snapshot, 0, 3, 0)
-    assert count(lake, t.task) == 0
+    assert cleanings(lake) == 0
+
+
+def purged(lake: tailrace.Lake, runtime: Runtime, stop: threading.Event) -> tailrace.Purge | None:
+    """A purge with other settings, and which may be stopped; None if it was."""
+    executor = Executor(runtime, lake._heartbeat, "here", lambda _: {"here"})
+    with runtime.database.lock() as connection:
+        (entered,) = tasks.enter(connection, [PURGE], runtime.clock.now())
+    assert entered.id is not None
+    task = executor.claim(only=[entered.id])
+    assert task is not None
+    result = executor.run(task, stop=stop)
+    return None if result is None else purge_of(result)
 
 
 class Waits(threading.Event):
@@ -254,10 +276,14 @@ def test_a_purge_keeps_to_its_rate(lake: tailrace.Lake, clock: MovableClock) -> 
         table.append(some(number))
     lake.drop_table("many")
     clock.advance(RETENTION + MOMENT)
-    assert background.purge(slow, stop=Waits()).files == 6
+    first = purged(lake, slow, Waits())
+    assert first is not None
+    assert first.files == 6
     clock.advance(GRACE + MOMENT)
     waits = Waits()
-    assert background.purge(slow, stop=waits).objects == 6
+    second = purged(lake, slow, waits)
+    assert second is not None
+    assert second.objects == 6
     # Two at a time: after four, two seconds must have passed, and after six, three.
     assert [round(seconds) for seconds in waits.noted] == [2, 3]
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Not a step of the store's own: an object of which only the beginning has been written.
 HALF_WRITTEN = "half written"
+# How a process ends that was told that its work no longer counts.
+REFUSED = 8
 
 
 def run(
@@ -87,6 +89,16 @@ def give_up(lake: tailrace.Lake, number: int) -> None:
 def sweep(lake: tailrace.Lake) -> None:
     """Clean up."""
     lake.sweep()
+
+
+def told_sweep(lake: tailrace.Lake) -> None:
+    """The same; the process ends with REFUSED if another has done it meanwhile."""
+    from tailrace.store.tasks import TaskStoppedError
+
+    try:
+        lake.sweep()
+    except TaskStoppedError:
+        os._exit(REFUSED)
 
 
 def purge(lake: tailrace.Lake) -> None:

@@ -8,6 +8,8 @@ at a time; whoever listens is told of each, on PostgreSQL also in other processe
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,6 +53,8 @@ def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
         yield some
 
 
+# Seconds for which work in the background lets commits go first, each time that it begins to write.
+_LONGEST_WAY = 1.0
 # The most rows of a statement that are sent together with others: for more it is quicker to prepare
 # the statement.
 _FEW_ROWS = 50
@@ -140,6 +144,9 @@ class Database:
         self._pid = os.getpid()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._compiled: dict[Query, _Compiled] = {}  # the statements given to `rows`
+        # Threads of this process that hold the commit lock, or wait for it.
+        self._locking = 0
+        self._lock_left = threading.Condition()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call a function after each transaction under the lock; returns what ends that."""
@@ -257,18 +264,29 @@ class Database:
         On PostgreSQL it begins, and takes the lock, together with its first statement.
         """
         if self.is_sqlite:
-            with self._transaction(immediate=True) as connection:
-                yield connection
+            options: dict[str, Any] = {"immediate": True}
         else:
             # The driver shall not begin it: that would be a round trip of its own.
-            options: dict[str, Any] = {
-                "isolation_level": "AUTOCOMMIT",
-                OUTBOX: Outbox(self._timeout, self.commit_timeout),
-            }
+            outbox = Outbox(self._timeout, self.commit_timeout)
+            options = {"isolation_level": "AUTOCOMMIT", OUTBOX: outbox}
+        with self._lock_left:
+            self._locking += 1
+        try:
             with self._transaction(**options) as connection:
                 yield connection
+        finally:
+            with self._lock_left:
+                self._locking -= 1
+                self._lock_left.notify_all()
         for listener in list(self._listeners.values()):
             listener()
+
+    def give_way(self, stop: threading.Event, longest: float = _LONGEST_WAY) -> None:
+        """Wait while commits of this process wait for each other, but not for long."""
+        end = time.monotonic() + longest
+        with self._lock_left:
+            while self._locking > 1 and not stop.is_set() and time.monotonic() < end:
+                self._lock_left.wait(max(0.0, end - time.monotonic()))
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

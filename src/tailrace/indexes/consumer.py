@@ -88,10 +88,20 @@ class IndexConsumer(Consumer):
         begin: Callable[[], Transaction],
         job_id: int,
         stopped: Callable[[], bool],
+        *,
+        anew: bool = False,
     ) -> None:
-        from tailrace.indexes.maintenance import maintain
+        from tailrace.indexes.maintenance import Maintenance, maintain
 
-        maintain(runtime, begin, job_id, stopped)
+        if anew:
+            Maintenance(runtime, begin, job_id).rebuild()
+        else:
+            maintain(runtime, begin, job_id, stopped)
+
+    def is_maintenance_due(self, runtime: Runtime, job_id: int) -> bool:
+        from tailrace.indexes.maintenance import is_due
+
+        return is_due(runtime, job_id)
 
     def dropping(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]

@@ -12,15 +12,16 @@ from tailrace.arguments import Name, Seconds, checked, show
 from tailrace.errors import Action, Fix, InvalidError, NotFoundError, UnavailableError
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.index_snapshot import index_at, is_deterministic, matching_rows
-from tailrace.indexes.maintenance import Maintenance
 from tailrace.indexes.reader import Opener, Reader
 from tailrace.indexes.results import Found, to_table
 from tailrace.indexes.status import IndexStatus, Progress, progress_of, status_of
 from tailrace.propagation.job import State
 from tailrace.propagation.jobs import Jobs
 from tailrace.propagation.status import JobStatus
+from tailrace.propagation.task_types import TaskResult, tending
 from tailrace.store.rows import is_spark
 from tailrace.store.runtime import TenantRuntime
+from tailrace.store.tasks import NewTask
 from tailrace.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Context:
     runtime: TenantRuntime
     jobs: Jobs
     begin: Callable[[], Transaction]
+    do: Callable[[NewTask], TaskResult]  # a task, here and now
     opener: Opener
 
 
@@ -249,9 +251,10 @@ class Index:
 
     def rebuild(self) -> None:
         """Rebuild it from the table's rows, here and now; searches go on meanwhile."""
-        if self._progress().watermark is None:
+        progress = self._progress()
+        if progress.watermark is None:
             self.wait()
-        Maintenance(self._runtime, self._context.begin, self._job_id).rebuild()
+        self._context.do(tending(progress.table_id, self._job_id, anew=True))
 
     def search_many(
         self,

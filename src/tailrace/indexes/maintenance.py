@@ -77,6 +77,42 @@ def maintain(runtime: Runtime, begin: Begin, job_id: int, stopped: Callable[[], 
         log.info("index maintenance given up", job_id=job_id, reason=str(error)[:200])
 
 
+def is_due(runtime: Runtime, job_id: int) -> bool:
+    """Whether an index needs maintenance now."""
+    try:
+        current = current_index(runtime, job_id)
+    except NotFoundError:
+        return False
+    if current is None:
+        return False
+    rebuild = next_rebuild(
+        current[1],
+        merge_segments=runtime.settings.merge_segments,
+        exact_rows=runtime.settings.exact_rows,
+    )
+    return rebuild is not None or grown_centroids(current[1]) is not None
+
+
+def current_index(runtime: Runtime, job_id: int) -> tuple[JobRecord, IndexSnapshot] | None:
+    """The job of an index, and what it has; None before its first iteration."""
+    with runtime.database.read() as connection:
+        job = find_job(connection, job_id)
+        (table_id,) = joblog.sources_of(connection, [job.id])[job.id]
+    if job.watermark is None:
+        return None
+    definition = Definition.from_spec(job.spec.consumer)
+    return job, index_at(runtime, job.id, table_id, definition, job.watermark, any_format=True)
+
+
+def grown_centroids(snapshot: IndexSnapshot) -> tuple[Centroids, int] | None:
+    """The newest centroids, and the rows they divide, if these have outgrown the calibration."""
+    newest = snapshot.parts.newest_centroids
+    if newest is None or not snapshot.definition.kind.is_trained:
+        return None
+    rows = sum(one.rows for one in snapshot.parts.segments if one.centroids == newest.id)
+    return (newest, rows) if rows > newest.calibrated_rows * _CALIBRATED else None
+
+
 class Maintenance:
     """The maintenance of one index."""
 
@@ -84,16 +120,7 @@ class Maintenance:
         self._runtime, self._begin, self._job_id = runtime, begin, job_id
 
     def _current(self) -> tuple[JobRecord, IndexSnapshot] | None:
-        with self._runtime.database.read() as connection:
-            job = find_job(connection, self._job_id)
-            (table_id,) = joblog.sources_of(connection, [job.id])[job.id]
-        if job.watermark is None:
-            return None
-        definition = Definition.from_spec(job.spec.consumer)
-        snapshot = index_at(
-            self._runtime, job.id, table_id, definition, job.watermark, any_format=True
-        )
-        return job, snapshot
+        return current_index(self._runtime, self._job_id)
 
     def rebuild_next(self) -> bool:
         """Do the most urgent rebuild; False if none is needed."""
@@ -201,19 +228,12 @@ class Maintenance:
         Rows that are unlike the older ones end up in few lists: then it is trained anew.
         """
         current = self._current()
-        if current is None or not current[1].definition.kind.is_trained:
+        grown = None if current is None else grown_centroids(current[1])
+        if current is None or grown is None:
             return
         from tailrace.indexes.vectors import training
 
-        job, snapshot = current
-        newest = snapshot.parts.newest_centroids
-        rows = sum(
-            segment.rows
-            for segment in snapshot.parts.segments
-            if newest is not None and segment.centroids == newest.id
-        )
-        if newest is None or rows <= newest.calibrated_rows * _CALIBRATED:
-            return
+        (job, snapshot), (newest, rows) = current, grown
         opener = self._opener()
         has_grown = rows > newest.trained_rows * _CALIBRATED
         if has_grown and training.is_uneven(opener, snapshot, newest):

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 
 from tailrace.errors import ConflictError
 from tailrace.indexes import tables as t
-from tailrace.propagation import joblog
 from tailrace.propagation import tables as pt
 from tailrace.store import lookup
+from tailrace.store.counters import next_number
 from tailrace.store.runtime import Layer, Runtime, UnusedObject
 from tailrace.store.sweep import schedule
 
@@ -116,7 +116,7 @@ def _values(stored: Segment | Centroids, columns: Mapping[str, sa.Column[Any]]) 
 
 def enter_centroids(connection: sa.Connection, job_id: int, new: Centroids) -> Centroids:
     """Add centroids; returns them with their id."""
-    entered = replace(new, id=joblog.next_number(connection, _SEQUENCE))
+    entered = replace(new, id=next_number(connection, _SEQUENCE))
     connection.execute(sa.insert(t.centroids), {"job_id": job_id, **_values(entered, _CENTROIDS)})
     return entered
 
@@ -143,7 +143,7 @@ def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], b
     """Make segments a part of an index, from a snapshot of the table on."""
     if not segments:
         return
-    first = joblog.next_number(connection, _SEQUENCE, len(segments)) - len(segments) + 1
+    first = next_number(connection, _SEQUENCE, len(segments)) - len(segments) + 1
     rows = [
         _values(replace(one, id=number, begin=begin), _SEGMENT)
         | {"job_id": job_id, "files": json.dumps(one.files)}

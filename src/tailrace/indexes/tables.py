@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from tailrace.catalog.part import Int, Part, Text, since, span
-from tailrace.propagation.tables import ERROR, STATE, counter, fill
+from tailrace.propagation.tables import ERROR, STATE, fill
+from tailrace.store.tables import counter
 
 metadata = sa.MetaData()
 

@@ -17,13 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tailrace.errors import InvalidError, TailraceError
-from tailrace.propagation import claims, history, joblog, outputs
+from tailrace.propagation import claims, history, outputs
 from tailrace.propagation.changes import Changes, SharedRead, SourceChanges
 from tailrace.propagation.consumer import Consumer, JobContext, consuming
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Claim, RunKind
 from tailrace.propagation.scheduler import Execution, Turn
 from tailrace.propagation.spark_tags import TaggingSpark
+from tailrace.store.counters import COUNT
 from tailrace.store.names import quoted_name
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo
@@ -181,7 +182,7 @@ class Bundle:
 
         def enter(commit: Commit) -> None:
             statements = commit.statements
-            statements.later(joblog.COUNT, {"which": ["lsn", "iteration"], "many": len(done)})
+            statements.later(COUNT, {"which": ["lsn", "iteration"], "many": len(done)})
             for back, one in zip(reversed(range(len(done))), done, strict=True):
                 self.part = one.part
                 outputs.enter(commit, one.part.claim, one.written, one.owned)

@@ -19,16 +19,14 @@ from tailrace.errors import ConflictError
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import Claim, Job, JobError, JobRecord, LastRun, Member, State, Work
 from tailrace.propagation.joblog import (
-    COUNT,
     ENDED,
     FAILED,
-    counted,
     from_row,
-    next_number,
     record,
     to_row,
     write,
 )
+from tailrace.store.counters import COUNT, counted, next_number
 from tailrace.store.lookup import OLDEST
 
 _J = t.job.c

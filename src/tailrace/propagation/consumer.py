@@ -72,7 +72,7 @@ class JobContext:
 class Consumer:
     """Turns changes into output."""
 
-    # Whether `maintain` has something to do.
+    # Whether `maintain` ever has something to do.
     needs_maintenance = False
     # Whether a range that failed is retried as it was: outside systems may have heard of it.
     repeats_ranges = True
@@ -117,11 +117,17 @@ class Consumer:
         begin: Callable[[], Transaction],
         job_id: int,
         stopped: Callable[[], bool],
+        *,
+        anew: bool = False,
     ) -> None:
-        """Maintain what a job has created; called after some of its iterations.
+        """Maintain what a job has created, or make it `anew`: a task of its own, on one node.
 
         It returns at the next opportunity when `stopped`.
         """
+
+    def is_maintenance_due(self, runtime: Runtime, job_id: int) -> bool:  # noqa: ARG002
+        """Whether `maintain` has something to do; asked after iterations."""
+        return False
 
     def dropping(
         self, txn: Transaction, options: Mapping[str, Any], sources: Sequence[TableInfo]

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog.database import Together, in_batches
 from tailrace.propagation import tables as t
-from tailrace.propagation.joblog import counted
+from tailrace.store.counters import counted
 
 # `inline`: nobody asks for the number that it gets.
 _RECORD = sa.insert(t.iteration).values(iteration_id=counted("iteration")).inline()

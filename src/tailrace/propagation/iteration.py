@@ -20,7 +20,7 @@ from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.database import Together
 from tailrace.errors import UnavailableError
 from tailrace.log import get_logger
-from tailrace.propagation import claims, history, joblog, retry
+from tailrace.propagation import claims, history, retry
 from tailrace.propagation.bundle import Bundle, Part, StoppedError
 from tailrace.propagation.changes import SharedReads
 from tailrace.propagation.claims import FencedError
@@ -29,6 +29,7 @@ from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Claim, Job, JobError, RunKind
 from tailrace.propagation.scheduler import Execution, Turn
 from tailrace.propagation.spark_tags import TaggingSpark
+from tailrace.store.counters import COUNT
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import TableInfo
 from tailrace.store.transaction import Heartbeat
@@ -282,7 +283,7 @@ class Iterations:
             )
             if entered:
                 statements = Together(connection)
-                statements.later(joblog.COUNT, {"which": ["iteration"], "many": 1})
+                statements.later(COUNT, {"which": ["iteration"], "many": 1})
                 history.record(statements, record)
                 statements.flush()
         execution.claims.pop(claim.job.id, None)

@@ -112,14 +112,14 @@ _NEWS: sa.CompoundSelect[Any] = sa.union_all(
         *(sa.null().label(column.name) for column in t.job.c),
         OLDEST,
         NEWEST,
-        t.counter.c.value,
+        st.counter.c.value,
         _CHANGED.table_id,
         _CHANGED.last_change_snapshot,
         _MOVED,
     )
-    .select_from(t.counter)
+    .select_from(st.counter)
     .outerjoin(st.own_table, _CHANGED.last_change_snapshot > sa.bindparam("since", type_=Int))
-    .where(t.counter.c.name == "lsn"),
+    .where(st.counter.c.name == "lsn"),
 )
 
 

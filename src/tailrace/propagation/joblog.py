@@ -18,12 +18,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from tailrace.catalog.database import in_batches
-from tailrace.catalog.part import Int
 from tailrace.propagation import outputs
 from tailrace.propagation import tables as t
 from tailrace.propagation.job import AT_REST, Job, JobError, JobRecord, LastRun, NewJob, State
 from tailrace.propagation.spec import JobSpec
 from tailrace.store import tables as st
+from tailrace.store.counters import next_number
 from tailrace.store.names import fold
 
 _J = t.job.c
@@ -268,29 +268,6 @@ def _read_with_sources(
 
 
 # --- writing: all of it under the commit lock ---------------------------------------------------
-
-
-# Built once: every write runs them.
-_VALUE = t.counter.c.value
-# Goes on by so many in some sequences.
-COUNT = (
-    sa.update(t.counter)
-    .where(t.counter.c.name.in_(sa.bindparam("which", expanding=True)))
-    .values(value=_VALUE + sa.bindparam("many", type_=Int))
-)
-_COUNT_AND_TELL = COUNT.returning(_VALUE)
-
-
-def next_number(connection: sa.Connection, name: str, count: int = 1) -> int:
-    """The next number of a sequence, never given twice; with a count, the last of so many."""
-    given = {"which": [name], "many": count}
-    return int(connection.execute(_COUNT_AND_TELL, given).scalar_one())
-
-
-def counted(name: str) -> sa.ColumnElement[int]:
-    """In a statement after `COUNT`: the last number of a sequence, or the one so far `back`."""
-    last = sa.select(_VALUE).where(t.counter.c.name == name).scalar_subquery()
-    return last - sa.bindparam("back", type_=Int)
 
 
 def insert_all(

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from datetime import datetime
 
 from tailrace.log import get_logger
-from tailrace.propagation.background import Housekeeping, Maintenance, Purger
+from tailrace.propagation.background import Housekeeping
 from tailrace.propagation.consumer import find_consumer
 from tailrace.propagation.health import Health
 from tailrace.propagation.history import Iteration
 from tailrace.propagation.iteration import Iterations
 from tailrace.propagation.job import Job
+from tailrace.propagation.maintenance import Maintenance
 from tailrace.propagation.node import Node
 from tailrace.propagation.runner import Runner
 from tailrace.propagation.scheduler import Execution, Scheduler
@@ -43,8 +44,11 @@ class Service:
         wanted: Callable[[Job], bool] = lambda _job: True,
         observe: Callable[[Job, Iteration], None] = lambda _job, _done: None,
         upkept: datetime | None = None,
+        seen: int | None = None,
     ) -> None:
-        """`upkept`: when this process last did the hour's housekeeping."""
+        """What this process has done before: `upkept` is when it last did the hour's housekeeping,
+        `seen` the last snapshot whose changes it has looked at for what is due.
+        """
         settings = runtime.settings
         self._runtime, self._observe_more = runtime, observe
         self._wake = threading.Event()
@@ -87,10 +91,14 @@ class Service:
             may_begin=self.health.may_begin,
         )
         self.housekeeping = Housekeeping(runtime, self.runner.advanced, last=upkept)
-        self._maintenance = Maintenance(runtime, heartbeat)
+        self.maintenance = Maintenance(
+            runtime,
+            heartbeat,
+            self.node,
+            may_begin=lambda: self.health.fault is None,
+            seen=seen,
+        )
         self._has_seen_all = False
-        # Someone who waits for a fresh result does not wait for a purge.
-        self._purger = None if eager else Purger(runtime)
         self._end_listening = runtime.database.listen(self._wake.set)
         self._watch = Watch(runtime.database, settings, self._wake.set)
 
@@ -104,11 +112,8 @@ class Service:
         if not self.scheduler.submit(*works):
             for work in works:
                 self.runner.finished(work)
-        if self.housekeeping.run() and self._purger is not None:
-            self._purger.begin()
-        if self._thread is not None:
-            self._note_all_once()
-            self._maintenance.begin()
+        self._note_all_once()
+        self.maintenance.wake(hourly=self.housekeeping.run())
         due = self.runner.next_due()
         waits = [] if due is None else [(due - self._runtime.clock.now()).total_seconds()]
         waits += [] if deadline is None else [deadline]
@@ -117,16 +122,17 @@ class Service:
 
     def _note_all_once(self) -> None:
         """All jobs at the start: for what a killed process left, or an upgrade asks for."""
-        if not self._has_seen_all:
+        if self._thread is not None and not self._has_seen_all:
             self._has_seen_all = True
             for entry in list(self.runner.cache.entries.values()):
-                self._maintenance.note(entry.job)
+                self.maintenance.note(entry.job)
 
     def start(self) -> Service:
         """Turn on a thread of its own."""
         self.health.start()
         self._thread = threading.Thread(target=self._loop, name="tailrace-runner", daemon=True)
         self._thread.start()
+        self.maintenance.start()
         return self
 
     def _loop(self) -> None:
@@ -152,7 +158,7 @@ class Service:
 
     def _observe(self, job: Job, done: Iteration) -> None:
         if done.error is None:
-            self._maintenance.note(job)
+            self.maintenance.note(job)
         self._observe_more(job, done)
 
     def _gave_up(self, _job: Job) -> bool:
@@ -189,7 +195,5 @@ class Service:
             self._watch.close()
             if self._thread is not None:
                 self._thread.join()
-            if self._purger is not None:
-                self._purger.close()
-            self._maintenance.close()
+            self.maintenance.close()
             self.node.close()

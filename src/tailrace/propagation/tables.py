@@ -14,16 +14,10 @@ import sqlalchemy as sa
 
 from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.part import Int, Part, PartialIndex, Text, Time, new_views, since
+from tailrace.store.tables import counter
 
 metadata = sa.MetaData()
 
-counter = sa.Table(
-    "tailrace_counter",
-    metadata,
-    sa.Column("name", Text, primary_key=True),
-    sa.Column("value", Int, nullable=False),
-    info=since(2),
-)
 job = sa.Table(
     "tailrace_job",
     metadata,

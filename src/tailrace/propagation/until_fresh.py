@@ -37,11 +37,12 @@ class UntilFresh(Service):
         wanted: Callable[[Job], bool],
         *,
         upkept: datetime | None = None,
+        seen: int | None = None,
     ) -> None:
         self._wanted = wanted
         self._failures: Counter[int] = Counter()  # by job, in a row
         self._own_faults: dict[int, str] = {}  # what was wrong with this node, by job
-        super().__init__(runtime, heartbeat, eager=True, wanted=wanted, upkept=upkept)
+        super().__init__(runtime, heartbeat, eager=True, wanted=wanted, upkept=upkept, seen=seen)
 
     def _observe(self, job: Job, done: Iteration) -> None:
         if done.error is None:
@@ -78,7 +79,7 @@ class UntilFresh(Service):
                 rounds = outputs.longest_chain(connection)  # a job's first run may make it longer
             done += 1
         self.scheduler.close(stop=False)
-        self._maintenance.run(deadline)
+        self.maintenance.run(deadline)
         failed = self._behind(target, broken=True)
         if failed:
             shown = "; ".join(self._describe(job) for job in failed[:5])

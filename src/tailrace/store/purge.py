@@ -2,9 +2,10 @@
 
 Always true: the oldest snapshot of the lake (the horizon) only moves forward, and never past what
 someone needs. It moves in one commit, so that what is below is an error for who asks for it and
-never a wrong answer. Rows and objects follow, table by table: whatever ended at or before the
-horizon is visible at no snapshot that is left; and what keeps ids and names from being given twice
-stays as long as its table does. Killed at any step, the next purge goes on.
+never a wrong answer. That commit enters a task for each table of which something ended: rows and
+objects follow, table by table (`clean`). Whatever ended at or before the horizon is visible at no
+snapshot that is left; and what keeps ids and names from being given twice stays as long as its
+table does. Killed at any step, the next purge goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,9 +26,11 @@ from tailrace.configuration import Configuration
 from tailrace.store import lookup
 from tailrace.store import tables as t
 from tailrace.store.runtime import Layer, Need, Runtime
-from tailrace.store.sweep import delete_due, is_due, schedule
+from tailrace.store.sweep import Fence, delete_due, is_due, schedule, unfenced
+from tailrace.store.tasks import OPEN, NewTask, Scope, enter
 
-KIND = "purge"  # of its tasks
+# The type of the tasks that it enters, and how urgent they are.
+CLEAN, CLEAN_PRIORITY = "clean", 30
 # Where a table has rows, beside its files.
 _OF_TABLES = (
     dl.column,
@@ -41,6 +44,15 @@ _AT_ONCE = 500  # files in a transaction
 # How long the outcomes of commits are kept at least, even by lakes that keep no history.
 _OUTCOMES = timedelta(days=1)
 _HISTORY = timedelta(days=90)  # how long the history of purges is kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaned:
+    """What the cleaning of tables has removed from the catalog."""
+
+    tables: int = 0
+    files: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +72,32 @@ class Purge:
         return bool(self.snapshots or self.files or self.objects)
 
 
-def purge(runtime: Runtime, *, stop: threading.Event | None = None) -> Purge:
-    """Remove what nobody needs; `stop` ends it early, and the next purge continues."""
+def has_work(runtime: Runtime) -> Purge | None:
+    """None if a purge may find something to do; else what it would say."""
     with runtime.database.read() as connection:
         now, kept = runtime.clock.now(), configuration.read(connection)
         oldest, has_work = connection.execute(_question(now, kept)).one()
-    if not has_work:
-        return Purge(at=now, horizon=oldest, held_by=None)
-    run = _Run(runtime, stop or threading.Event())
+    return None if has_work else Purge(at=now, horizon=oldest, held_by=None)
+
+
+def purge(
+    runtime: Runtime,
+    *,
+    stop: threading.Event | None = None,
+    fence: Fence = unfenced,
+    clean_tables: Callable[[], Cleaned] | None = None,
+) -> Purge:
+    """Remove what nobody needs; `stop` ends it early, and the next purge continues.
+
+    `clean_tables` does those of the entered tasks that nobody else does. `fence` is called in each
+    transaction: an error ends the purge there.
+    """
+    run = _Run(runtime, stop or threading.Event(), fence)
     run.move_horizon()
-    run.clean_tables()
+    if clean_tables is not None:
+        cleaned = clean_tables()
+        run.did(cleaned)
+    run.finish_schemas()
     run.delete_objects()
     return run.done
 
@@ -91,23 +119,39 @@ def _question(now: datetime, kept: Configuration) -> sa.Select[int, bool]:
         lookup.OLDEST,
         sa.or_(
             second.scalar_subquery() <= cutoff,
-            sa.exists().where(t.task.c.kind == KIND),
+            sa.exists().where(t.task.c.state.in_(OPEN), t.task.c.type == CLEAN),
             sa.exists().where(is_due(now, kept)),
         ),
     )
 
 
+class _Pace:
+    """Keeps what is removed within the rate."""
+
+    def __init__(self, runtime: Runtime, stop: threading.Event) -> None:
+        self._rate, self._stop = max(1, runtime.settings.purge_rate), stop
+        self._began, self._handled = time.monotonic(), 0
+
+    def keep(self, count: int) -> None:
+        """Wait until so many more files are within the rate."""
+        self._handled += count
+        ahead = self._handled / self._rate - (time.monotonic() - self._began)
+        if count and ahead > 1:  # a second's worth may come at once
+            self._stop.wait(ahead)
+
+
 class _Run:
     """One purge under way."""
 
-    def __init__(self, runtime: Runtime, stop: threading.Event) -> None:
-        self._runtime, self._stop = runtime, stop
+    def __init__(self, runtime: Runtime, stop: threading.Event, fence: Fence) -> None:
+        self._runtime, self._stop, self._fence = runtime, stop, fence
         self._database, self._layers = runtime.database, runtime.layers
         self._id = secrets.token_hex(8)
-        self._began, self._handled = time.monotonic(), 0
+        self._pace = _Pace(runtime, stop)
         with self._database.read() as connection:
             oldest = lookup.oldest_snapshot(connection)
         self.done = Purge(at=runtime.clock.now(), horizon=oldest, held_by=None)
+        self._has_cleaned = False
 
     # --- snapshots --------------------------------------------------------------------------
 
@@ -123,6 +167,7 @@ class _Run:
         if target == oldest:
             return
         with self._database.lock() as connection:
+            self._fence(connection)
             # Again: only now can nothing new begin.
             oldest, target = self._target(connection)
             if target > oldest:
@@ -179,7 +224,7 @@ class _Run:
         c, now = t.commit.c, self._runtime.clock.now()
         old = sa.and_(c.snapshot <= horizon, c.committed_at < now - _OUTCOMES)
         connection.execute(sa.delete(t.commit).where(old))
-        enter_tasks(connection, oldest, horizon, self._runtime.clock.now())
+        enter_tasks(connection, oldest, horizon, self._runtime.clock.now(), purge=self._id)
         schedule(connection, [(one.id, one.path) for one in unused], self._runtime.clock.now())
         connection.execute(sa.delete(t.purge).where(t.purge.c.at < self.done.at - _HISTORY))
         self.done = replace(self.done, horizon=horizon)
@@ -192,47 +237,19 @@ class _Run:
 
     # --- rows -------------------------------------------------------------------------------
 
-    def clean_tables(self) -> None:
-        """Do the tasks: those just entered, and those that earlier purges left."""
-        with self._database.read() as connection:
-            query = sa.select(t.task.c.table_id, t.task.c.snapshot).where(t.task.c.kind == KIND)
-            tasks = connection.execute(query.order_by(t.task.c.created_at)).all()
-        for task in tasks:
-            while not self._stop.is_set() and self._take_files(task.table_id, task.snapshot):
-                self._runtime.step("files purged")
-            if self._stop.is_set():
-                return
+    def did(self, cleaned: Cleaned) -> None:
+        """Add what was removed of tables, which is in the history already."""
+        self._has_cleaned = bool(cleaned.tables)
+        files, size = self.done.files + cleaned.files, self.done.bytes + cleaned.bytes
+        self.done = replace(self.done, files=files, bytes=size)
+
+    def finish_schemas(self) -> None:
+        """Forget the schemas of which no table is left."""
+        if self._has_cleaned or self.done.snapshots:
             with self._database.write() as connection:
-                clean_table(connection, task.table_id, task.snapshot, self._layers)
-            self._runtime.step("table purged")
-        if tasks or self.done.snapshots:
-            with self._database.write() as connection:
+                self._fence(connection)
                 clean_schemas(connection)
             self._runtime.step("schemas purged")
-
-    def _take_files(self, table_id: int, horizon: int) -> int:
-        """Remove some of a table's ended files from the catalog; returns how many."""
-        with self._database.write() as connection:
-            prefix = table_path(connection, table_id)
-            ids = ended_ids(connection, dl.data_file.c.data_file_id, table_id, horizon, _AT_ONCE)
-            # A purge that runs at the same time gets other rows.
-            taken = delete_files(connection, dl.data_file, dl.data_file.c.data_file_id.in_(ids))
-            taken += delete_files(
-                connection, dl.delete_file, dl.delete_file.c.data_file_id.in_(ids)
-            )
-            for table in (dl.file_column_stats, t.own_file):
-                connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids)))
-            if not ids:  # delete files whose data file goes on
-                ids = ended_ids(
-                    connection, dl.delete_file.c.delete_file_id, table_id, horizon, _AT_ONCE
-                )
-                own_id = dl.delete_file.c.delete_file_id
-                taken += delete_files(connection, dl.delete_file, own_id.in_(ids))
-            files = [(number, f"{prefix}{path}") for number, path, _ in taken]
-            schedule(connection, files, self._runtime.clock.now())
-            self._note(connection, files=len(taken), bytes=sum(size for _, _, size in taken))
-        self._keep_pace(len(taken))
-        return len(ids)
 
     # --- objects ----------------------------------------------------------------------------
 
@@ -240,11 +257,12 @@ class _Run:
         """Delete the objects that no reader can still be using."""
 
         def note(connection: sa.Connection, count: int) -> None:
+            self._fence(connection)
             self._note(connection, objects=count)
 
         limit = min(_AT_ONCE, max(1, self._runtime.settings.purge_rate))
         while not self._stop.is_set() and (some := delete_due(self._runtime, limit, note)):
-            self._keep_pace(some)
+            self._pace.keep(some)
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -252,20 +270,83 @@ class _Run:
         """Add what this transaction removes to the history of purges."""
         sums = {name: getattr(self.done, name) + count for name, count in counts.items()}
         self.done = replace(self.done, **sums)
-        if not any(counts.values()):
-            return
-        values = asdict(self.done)
-        same = t.purge.c.purge_id == self._id
-        if not connection.execute(sa.update(t.purge).where(same).values(**values)).rowcount:
-            connection.execute(sa.insert(t.purge).values(purge_id=self._id, **values))
+        new = Purge(at=self.done.at, horizon=self.done.horizon, held_by=self.done.held_by)
+        note(connection, self._id, new, **counts)
 
-    def _keep_pace(self, count: int) -> None:
-        """Wait until so many files are within the rate."""
-        self._handled += count
-        ahead = self._handled / max(1, self._runtime.settings.purge_rate)
-        ahead -= time.monotonic() - self._began
-        if count and ahead > 1:  # a second's worth may come at once
-            self._stop.wait(ahead)
+
+def clean(
+    runtime: Runtime,
+    table_id: int,
+    *,
+    purge: str,
+    stop: threading.Event,
+    fence: Fence,
+    finish: Callable[[sa.Connection], None],
+) -> Cleaned:
+    """Remove what ended of a table at or before the horizon, for the purge of that id.
+
+    `finish` is called in the last transaction. Stopped before, it is not.
+    """
+    done, pace = Cleaned(tables=1), _Pace(runtime, stop)
+    while not stop.is_set():
+        with runtime.database.write() as connection:
+            fence(connection)
+            horizon = lookup.oldest_snapshot(connection)
+            sizes, count = _take_files(runtime, connection, table_id, horizon)
+            new = Purge(at=runtime.clock.now(), horizon=horizon, held_by=None)
+            note(connection, purge, new, files=len(sizes), bytes=sum(sizes))
+        done = replace(done, files=done.files + len(sizes), bytes=done.bytes + sum(sizes))
+        pace.keep(len(sizes))
+        if count:
+            runtime.step("files purged")
+        elif not stop.is_set() and _finish_table(runtime, table_id, horizon, finish):
+            runtime.step("table purged")
+            break
+    return done
+
+
+def _finish_table(
+    runtime: Runtime, table_id: int, horizon: int, finish: Callable[[sa.Connection], None]
+) -> bool:
+    """Finish a table, unless the horizon has moved on."""
+    # Under the lock, where it cannot: whoever moves it sees that the table has its task.
+    with runtime.database.lock() as connection:
+        if lookup.oldest_snapshot(connection) != horizon:
+            return False
+        if clean_table(connection, table_id, horizon, runtime.layers):
+            clean_schemas(connection)
+        finish(connection)
+    return True
+
+
+def _take_files(
+    runtime: Runtime, connection: sa.Connection, table_id: int, horizon: int
+) -> tuple[list[int], int]:
+    """Remove some of a table's ended files from the catalog; their sizes, and how many ended."""
+    prefix = table_path(connection, table_id)
+    ids = ended_ids(connection, dl.data_file.c.data_file_id, table_id, horizon, _AT_ONCE)
+    taken = delete_files(connection, dl.data_file, dl.data_file.c.data_file_id.in_(ids))
+    taken += delete_files(connection, dl.delete_file, dl.delete_file.c.data_file_id.in_(ids))
+    for table in (dl.file_column_stats, t.own_file):
+        connection.execute(sa.delete(table).where(table.c.data_file_id.in_(ids)))
+    if not ids:  # delete files whose data file goes on
+        ids = ended_ids(connection, dl.delete_file.c.delete_file_id, table_id, horizon, _AT_ONCE)
+        taken += delete_files(connection, dl.delete_file, dl.delete_file.c.delete_file_id.in_(ids))
+    files = [(number, f"{prefix}{path}") for number, path, _ in taken]
+    schedule(connection, files, runtime.clock.now())
+    return [size for _, _, size in taken], len(ids)
+
+
+def note(connection: sa.Connection, purge: str, new: Purge, **counts: int) -> None:
+    """Add to what a purge has removed; `new` is its entry if there is none yet."""
+    if not any(counts.values()):
+        return
+    c = t.purge.c
+    more = {name: c[name] + count for name, count in counts.items()}
+    same = sa.update(t.purge).where(c.purge_id == purge)
+    if not connection.execute(same.values(**more)).rowcount:
+        values = {**asdict(new), **counts}
+        connection.execute(sa.insert(t.purge).values(purge_id=purge, **values))
 
 
 # --- what the catalog is relieved of ------------------------------------------------------------
@@ -286,32 +367,33 @@ def _superseded(horizon: int) -> sa.ColumnElement[bool]:
     )
 
 
-def enter_tasks(connection: sa.Connection, oldest: int, horizon: int, now: datetime) -> None:
-    """Enter a task for each table of which something ended since the last horizon."""
+def enter_tasks(
+    connection: sa.Connection, oldest: int, horizon: int, now: datetime, *, purge: str
+) -> None:
+    """Enter a task for each table of which something ended since the last horizon.
+
+    One that is open looks for itself where the horizon is.
+    """
     own = t.own_table.c
     ended = [
         sa.exists().where(table.c.table_id == own.table_id, table.c.end_snapshot <= horizon)
         for table in (dl.data_file, dl.delete_file, dl.table)
     ]
     columns = sa.exists().where(dl.column.c.table_id == own.table_id, _superseded(horizon))
-    # Only tables that changed since then can have lost anything.
-    changed = sa.or_(
-        own.last_change_snapshot > oldest,
-        own.last_alter_snapshot > oldest,
-        own.last_rewrite_snapshot > oldest,
-    )
+    # Only tables that changed since then, or whose rows moved, can have lost anything.
+    last = (own.last_change_snapshot, own.last_alter_snapshot, own.last_rewrite_snapshot)
+    changed = sa.or_(*(one > oldest for one in last))
     query = sa.select(own.table_id).where(changed, sa.or_(*ended, columns))
-    connection.execute(sa.update(t.task).where(t.task.c.kind == KIND).values(snapshot=horizon))
-    entered = set(
-        connection.execute(sa.select(t.task.c.table_id).where(t.task.c.kind == KIND)).scalars()
-    )
-    rows = [
-        {"kind": KIND, "table_id": table_id, "snapshot": horizon, "created_at": now}
+    new = [
+        NewTask(
+            type=CLEAN,
+            scope=Scope(table=table_id),
+            spec={"purge": purge},
+            priority=CLEAN_PRIORITY,
+        )
         for table_id in connection.execute(query).scalars()
-        if table_id not in entered
     ]
-    if rows:
-        connection.execute(sa.insert(t.task), rows)
+    enter(connection, new, now)
 
 
 def table_path(connection: sa.Connection, table_id: int) -> str:
@@ -347,8 +429,8 @@ def delete_files(
 
 def clean_table(
     connection: sa.Connection, table_id: int, horizon: int, layers: Iterable[Layer]
-) -> None:
-    """Finish a task, once the table's ended files are gone."""
+) -> bool:
+    """Finish a table, once its ended files are gone; whether nothing is left of it."""
     connection.execute(
         sa.delete(dl.column).where(dl.column.c.table_id == table_id, _superseded(horizon))
     )
@@ -360,9 +442,7 @@ def clean_table(
             connection.execute(sa.delete(table).where(table.c.table_id == table_id))
         for layer in layers:
             layer.forget_table(connection, table_id)
-    task = t.task.c
-    same = (task.kind == KIND, task.table_id == table_id, task.snapshot <= horizon)
-    connection.execute(sa.delete(t.task).where(*same))
+    return left is None
 
 
 def clean_schemas(connection: sa.Connection) -> None:

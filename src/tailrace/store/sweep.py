@@ -24,6 +24,14 @@ from tailrace.configuration import Configuration
 from tailrace.store import tables as t
 from tailrace.store.runtime import Runtime
 
+# Called in transactions that belong together: an error ends the work there.
+Fence = Callable[[sa.Connection], None]
+
+
+def unfenced(_connection: sa.Connection) -> None:
+    """For work that nobody else can take over."""
+
+
 SCHEDULE = sa.insert(dl.scheduled_for_deletion)
 
 
@@ -49,7 +57,7 @@ def is_due(now: datetime, kept: Configuration) -> sa.ColumnElement[bool]:
 def delete_due(
     runtime: Runtime,
     limit: int,
-    on_deleted: Callable[[sa.Connection, int], None] = lambda _connection, _count: None,
+    on_deleted: Callable[[sa.Connection, int], None],
 ) -> int:
     """Delete some of the objects that are due; returns how many, 0 if none was left.
 
@@ -84,7 +92,9 @@ class Sweep:
     expired: int  # transactions that will not commit any more
 
 
-def sweep(runtime: Runtime) -> Sweep:
+def sweep(
+    runtime: Runtime, *, stopped: Callable[[], bool] = lambda: False, fence: Fence = unfenced
+) -> Sweep:
     """Expire dead transactions, then delete the objects that they and others left behind."""
     # Listed first: what appears later belongs to transactions that this sweep leaves alone.
     listed: dict[str, list[str]] = {}
@@ -94,6 +104,7 @@ def sweep(runtime: Runtime) -> Sweep:
             listed.setdefault(match.group(1), []).append(path)
     now = runtime.clock.now()
     with runtime.database.write() as connection:
+        fence(connection)
         alive = now - configuration.read(connection).transaction_timeout
         expired = connection.execute(
             sa.delete(t.transaction).where(t.transaction.c.heartbeat_at < alive)
@@ -106,7 +117,8 @@ def sweep(runtime: Runtime) -> Sweep:
     runtime.storage.delete(garbage)
     runtime.step("garbage deleted")
     scheduled = 0
-    while some := delete_due(runtime, _AT_ONCE):
+    forgotten = lambda connection, _count: fence(connection)  # noqa: E731
+    while not stopped() and (some := delete_due(runtime, _AT_ONCE, forgotten)):
         scheduled += some
     return Sweep(deleted=len(garbage) + scheduled, expired=expired)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import sqlalchemy as sa
 
 from tailrace.catalog.part import Int, Part, PartialIndex, Text, Time, since
 
 metadata = sa.MetaData()
+
+# Sequences: of tasks, and how far nodes have looked for what is due.
+TASKS, LOOKED = "task", "looked"
 
 own_table = sa.Table(
     "tailrace_table",
@@ -77,16 +82,42 @@ PartialIndex(
     output.c.table_id,
     where=output.c.owned == sa.literal_column("1"),
 )
+# Sequences of numbers that are never given twice.
+counter = sa.Table(
+    "tailrace_counter",
+    metadata,
+    sa.Column("name", Text, primary_key=True),
+    sa.Column("value", Int, nullable=False),
+    info=since(2),
+)
+# Work in the background that is no iteration; until version 10, a table of another shape.
 task = sa.Table(
     "tailrace_task",
     metadata,
-    # What is to be done with a table; one of a kind for a table at a time.
-    sa.Column("kind", Text, primary_key=True),
-    sa.Column("table_id", Int, primary_key=True, autoincrement=False),
-    # For a purge: what ended at or before this snapshot is to go.
-    sa.Column("snapshot", Int, nullable=False),
+    sa.Column("task_id", Int, primary_key=True, autoincrement=False),
+    sa.Column("type", Text, nullable=False),
+    # What it works on: the lake if there is no table, else all of the table, or a part of it.
+    sa.Column("table_id", Int),
+    sa.Column("scope", Text, nullable=False),  # JSON: which files of the table, or which job
+    sa.Column("spec", Text, nullable=False),  # JSON: what to do, in the words of its type
+    sa.Column("state", Text, nullable=False),
+    # The highest is taken first, and of those with the same the oldest.
+    sa.Column("priority", Int, nullable=False),
     sa.Column("created_at", Time, nullable=False),
-    info=since(4),
+    sa.Column("modified_at", Time, nullable=False),
+    # After a failure: not to be taken before.
+    sa.Column("retry_at", Time),
+    # The node that runs it, or has run it.
+    sa.Column("executor", Text),
+    # Rises whenever what runs must no longer write: a commit with an older one is refused.
+    sa.Column("epoch", Int, nullable=False),
+    # How often it was begun.
+    sa.Column("attempts", Int, nullable=False),
+    sa.Column("error", Text),
+    sa.Column("result", Text),  # JSON
+    sa.Index("tailrace_ix_task_state", "state", "priority"),
+    sa.Index("tailrace_ix_task_table", "table_id"),
+    info=since(11),
 )
 purge = sa.Table(
     "tailrace_purge",
@@ -154,8 +185,46 @@ def _add_rewrites(connection: sa.Connection) -> None:
             connection.exec_driver_sql(text)
 
 
+def _widen_tasks(connection: sa.Connection) -> None:
+    """One table for all tasks, where there was one for what purges had left of tables."""
+    connection.execute(sa.insert(counter), [{"name": name, "value": 0} for name in (TASKS, LOOKED)])
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(task.name)}
+    if task.c.task_id.name in columns:
+        return
+    # The name was taken, so the new table was not made.
+    text = "SELECT table_id, created_at FROM tailrace_task WHERE kind = 'purge'"
+    left = connection.execute(sa.text(text).columns(table_id=Int, created_at=Time))
+    rows = [
+        {
+            "task_id": number,
+            "type": "clean",
+            "table_id": row.table_id,
+            "scope": "{}",
+            "spec": json.dumps({"purge": "an older version's"}),
+            "state": "pending",
+            "priority": 0,
+            "created_at": row.created_at,
+            "modified_at": row.created_at,
+            "epoch": 0,
+            "attempts": 0,
+        }
+        for number, row in enumerate(left.all(), 1)
+    ]
+    connection.exec_driver_sql("DROP TABLE tailrace_task")
+    task.create(connection)
+    if rows:
+        connection.execute(sa.insert(task), rows)
+        counted = sa.update(counter).where(counter.c.name == TASKS)
+        connection.execute(counted.values(value=len(rows)))
+
+
+def _to_version_11(connection: sa.Connection) -> None:
+    _add_rewrites(connection)
+    _widen_tasks(connection)
+
+
 PART = Part(
     tables=metadata,
-    steps={11: _add_rewrites},
+    steps={11: _to_version_11},
     views=lambda _dialect: {"snapshots": _SNAPSHOTS},
 )
