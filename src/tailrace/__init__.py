@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tailrace.propagation.jobs import Jobs
     from tailrace.propagation.serving import Serving
     from tailrace.propagation.status import JobStatus
+    from tailrace.propagation.task_status import TaskStatus
     from tailrace.propagation.trigger import Trigger, trigger
     from tailrace.settings import Settings
     from tailrace.sql.result import Result
@@ -66,6 +67,7 @@ _PLACES = {
     "State": "propagation.job",
     "Sweep": "store.sweep",
     "Table": "store.table",
+    "TaskStatus": "propagation.task_status",
     "Transaction": "store.transaction",
     "Trigger": "propagation.trigger",
     "Usage": "propagation.history",
@@ -119,6 +121,7 @@ __all__ = [
     "Sweep",
     "Table",
     "TailraceError",
+    "TaskStatus",
     "Transaction",
     "Trigger",
     "UnavailableError",

@@ -59,6 +59,7 @@ Name = Annotated[str, Length(1, LONGEST_NAME, "name")]
 TableName = Annotated[str, Length(1, LONGEST_TABLE_NAME, "table's name")]
 # The catalog says whether the snapshot exists.
 SnapshotId = Annotated[int, Between(0, _LARGEST)]
+TaskId = Annotated[int, Between(1, _LARGEST)]
 Count = Annotated[int, Between(1, 1_000_000_000)]
 Port = Annotated[int, Between(0, 65_535)]
 LONGEST_TIMEOUT = 1_000_000_000

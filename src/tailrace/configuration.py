@@ -31,7 +31,8 @@ class Configuration:
     commit_timeout: timedelta = timedelta(seconds=20)
     # A node that has not been heard of for this long is gone: others take over what it ran.
     node_timeout: timedelta = timedelta(seconds=20)
-    # How long iterations are kept one by one; then they are added up by tenant and day.
+    # How long iterations are kept one by one; then they are added up by tenant and day. Also how
+    # long tasks that have ended are kept.
     history_retention: timedelta = timedelta(days=7)
     # How long the row of a dropped job is kept.
     drop_retention: timedelta = timedelta(days=1)

@@ -23,6 +23,7 @@ class Action(Enum):
     LIST_TABLES_AND_VIEWS = "list the tables and the views to see what there is"
     LIST_INDEXES = "list the indexes to see what there is"
     LIST_JOBS = "list the jobs to see what there is"
+    LIST_TASKS = "list the tasks to see what there is"
     SHOW_RETENTION = "the lake's snapshot_retention says how long they are kept"
     CREATE_SCHEMA = "create the schema {name}"
     CREATE_ANOTHER_SCHEMA = "create another, and name it before the table"
@@ -74,6 +75,7 @@ _PYTHON = {
     Action.LIST_TABLES_AND_VIEWS: "lake.tables() and lake.views() list what there is",
     Action.LIST_INDEXES: "lake.indexes() lists what there is",
     Action.LIST_JOBS: "lake.jobs.list() shows all",
+    Action.LIST_TASKS: "lake.tasks() shows the last",
     Action.SHOW_RETENTION: ("lake.configuration.snapshot_retention says how long they are kept"),
     Action.CREATE_SCHEMA: "lake.create_schema({name!r})",
     Action.CREATE_ANOTHER_SCHEMA: (

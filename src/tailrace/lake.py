@@ -13,7 +13,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.arguments import Count, Name, Port, Seconds, SnapshotId, TableName, checked, show
+from tailrace.arguments import (
+    Count,
+    Name,
+    Port,
+    Seconds,
+    SnapshotId,
+    TableName,
+    TaskId,
+    checked,
+    show,
+)
 from tailrace.catalog import configuration
 from tailrace.clock import Clock
 from tailrace.closing import Closing
@@ -32,6 +42,7 @@ from tailrace.propagation.maintenance import do_now
 from tailrace.propagation.node import NodeStatus, live_nodes, serving_nodes
 from tailrace.propagation.service import Service
 from tailrace.propagation.serving import Serving, wait_for_signal
+from tailrace.propagation.task_status import TaskStatus, cancel_task, task_statuses
 from tailrace.propagation.task_types import PURGE, SWEEP, TaskResult, purge_of, sweep_of
 from tailrace.propagation.until_fresh import UntilFresh
 from tailrace.settings import Settings
@@ -466,6 +477,23 @@ class Lake(Closing):
         self._check_owner("purge")
         nothing = has_work(self._runtime)
         return purge_of(self._do(PURGE)) if nothing is None else nothing
+
+    def tasks(self, limit: Count = 100) -> list[TaskStatus]:
+        """The last tasks of maintenance, newest first: what waits, runs, is done or has failed.
+
+        Those of this tenant's tables; the lake's owner also gets those of the lake as a whole.
+        """
+        with self._runtime.database.read() as connection:
+            return task_statuses(connection, self._runtime.tenant, limit)
+
+    def cancel_task(self, task_id: TaskId) -> None:
+        """Cancel a task that waits or runs: from now on, nothing is written for it.
+
+        If what it would do is still due, it may be entered again.
+        """
+        with self._runtime.database.lock() as connection:
+            now = self._runtime.clock.now()
+            cancel_task(connection, self._runtime.tenant, task_id, now)
 
     def _do(self, task: NewTask) -> TaskResult:
         """Do a task of maintenance here and now."""

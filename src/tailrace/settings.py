@@ -107,7 +107,8 @@ class Settings:
     # How often a node looks whether another process has written to a SQLite catalog, which takes
     # some microseconds.
     watch_interval: timedelta = timedelta(milliseconds=50)
-    # How often the watermarks of jobs that had nothing to do are stored, and old rows deleted.
+    # How often the watermarks of jobs that had nothing to do are stored, old rows deleted, and a
+    # purge and a sweep entered.
     upkeep_interval: timedelta = timedelta(hours=1)
     # How long dropping a job waits for its running iteration. It can't commit any more anyway.
     drop_timeout: timedelta = timedelta(minutes=1)

@@ -68,6 +68,7 @@ def test_lists_need_no_spark(place: Path) -> None:
     assert (job["object"], job["kind"]) == ("main.totals", "view")
     assert len(as_json(run("snapshots", "-n", "2", "-o", "json"))) == 2
     assert as_json(run("iterations", "-o", "json")) == []
+    assert as_json(run("tasks", "-n", "5", "-o", "json")) == []
     assert as_json(run("indexes", "-o", "json")) == []
     assert run("indexes").stdout.split()[:4] == ["table", "name", "using", "columns"]
     status = as_json(run("status", "-o", "json"))

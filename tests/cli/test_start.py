@@ -48,7 +48,7 @@ def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     [
         ("tables", "main.orders"), ("status", "note_ft"), ("jobs", "replica"),
         ("views", "main.large"), ("indexes", "fulltext"), ("iterations", "strategy"),
-        ("snapshots", "inserted_into_table"),
+        ("snapshots", "inserted_into_table"), ("tasks", "attempts"),
     ],
 )  # fmt: skip
 def test_a_list_loads_no_engine(place: str, command: str, shows: str) -> None:

@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 import tailrace
+from tailrace.propagation.task_types import TYPES, TaskContext
+from tailrace.store import tasks
+from tailrace.store.tasks import NewTask, Scope
 from tests.support.jobs import Recorder, hold, orders, replica, same, spec
 from tests.support.process import free_port, listens, stop, wait_until
 
@@ -41,8 +45,46 @@ def test_prometheus_gets_metrics(sqlite_lake: tailrace.Lake) -> None:
     assert f'tailrace_iterations_total{{kind="{bad.kind}",outcome="failed"}} 1.0' in page
     assert 'tailrace_rows_total{direction="written",kind="replica"} 5.0' in page
     assert 'tailrace_work{what="running"} 0.0' in page
+    assert 'tailrace_tasks{state="running"}' in page
+    assert "tailrace_oldest_task_seconds" in page
     assert port is not None
     assert not listens(port)
+
+
+def test_prometheus_is_told_of_tasks(
+    sqlite_lake: tailrace.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Work:
+        name, priority, keeps_history = "work", 1, True
+
+        def run(self, context: TaskContext) -> dict[str, int]:
+            if context.task.scope.table == 1:
+                raise tailrace.InvalidError("never")
+            return {"rows": 5, "bytes": 70}
+
+    monkeypatch.setitem(TYPES, "work", Work())
+    new = [NewTask(type="work", scope=Scope(table=number)) for number in (1, 2, 3)]
+    new.append(NewTask(type="unknown here", scope=Scope(table=4)))
+    runtime = sqlite_lake.runtime
+    with runtime.database.lock() as connection:
+        tasks.enter(connection, new, runtime.clock.now() - timedelta(hours=2))
+    with sqlite_lake.serving(metrics_port=0) as serving:
+
+        def page() -> list[str]:
+            return metrics(serving.metrics_port).splitlines()
+
+        done = 'tailrace_ended_tasks_total{outcome="done",type="work"} 2.0'
+        wait_until(lambda: done in page(), what="the tasks")
+        wait_until(lambda: 'tailrace_tasks{state="running"} 0.0' in page(), what="the end")
+        assert {
+            'tailrace_tasks{state="pending"} 1.0',
+            'tailrace_tasks{state="failed"} 1.0',
+            'tailrace_ended_tasks_total{outcome="failed",type="work"} 1.0',
+            'tailrace_rewritten_rows_total{type="work"} 10.0',
+            'tailrace_rewritten_bytes_total{type="work"} 140.0',
+        } <= set(page())
+        (oldest,) = (one for one in page() if one.startswith("tailrace_oldest_task_seconds "))
+        assert 7200 <= float(oldest.split()[1]) < 7300
 
 
 def test_a_port_that_is_taken_is_named(sqlite_lake: tailrace.Lake) -> None:

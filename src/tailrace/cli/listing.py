@@ -124,6 +124,19 @@ def snapshots(
     _list("snapshots", lake, tenant, output, limit)
 
 
+def tasks(
+    lake: LakeOption = None,
+    tenant: TenantOption = None,
+    limit: LimitOption = 20,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the last tasks of maintenance: what waits, runs, is done or has failed, and why.
+
+    Example: tailrace tasks --limit 5
+    """
+    _list("tasks", lake, tenant, output, limit)
+
+
 def _list(
     what: str, lake: str | None, tenant: str | None, output: Output, limit: int | None = None
 ) -> None:

@@ -12,7 +12,16 @@ from typing import Annotated
 import typer
 
 from tailrace.cli.configure import configure
-from tailrace.cli.listing import indexes, iterations, jobs, snapshots, status, tables, views
+from tailrace.cli.listing import (
+    indexes,
+    iterations,
+    jobs,
+    snapshots,
+    status,
+    tables,
+    tasks,
+    views,
+)
 from tailrace.cli.load import load
 from tailrace.cli.options import LakeOption, Output, OutputOption, opened
 from tailrace.cli.search import search
@@ -117,7 +126,7 @@ def doctor(lake: LakeOption = None, output: OutputOption = Output.TEXT) -> None:
 # In the order of --help.
 for command in (
     demo, serve, sql, load, refresh, explain, verify, search, status, tables, views, indexes, jobs,
-    iterations, snapshots, configure, doctor,
+    iterations, snapshots, tasks, configure, doctor,
 ):  # fmt: skip
     app.command()(command)
 

@@ -122,6 +122,7 @@ _COMMANDS = {
     Action.LIST_TABLES_AND_VIEWS: "tailrace tables and tailrace views list what there is",
     Action.LIST_INDEXES: "tailrace indexes lists what there is",
     Action.LIST_JOBS: "tailrace jobs shows all",
+    Action.LIST_TASKS: "tailrace tasks shows the last",
     Action.SHOW_RETENTION: (
         "tailrace configure shows how long they are kept, as snapshot_retention"
     ),

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 _HELP = """Statements end with a semicolon. Tab completes names; Ctrl-C cancels; Ctrl-D leaves.
 
-  SHOW TABLES;  SHOW VIEWS;  SHOW INDEXES;  SHOW JOBS;  DESCRIBE name;
+  SHOW TABLES;  SHOW VIEWS;  SHOW INDEXES;  SHOW JOBS;  SHOW TASKS;
+  DESCRIBE name;
   SELECT … ;  INSERT INTO … ;  UPDATE … ;  DELETE FROM … ;  MERGE INTO … ;
   CREATE TABLE … ;  CREATE MATERIALIZED VIEW name AS SELECT … ;
   EXPLAIN MATERIALIZED VIEW name;  REFRESH MATERIALIZED VIEW name;
   CREATE INDEX name ON table USING FULLTEXT (column);
   SELECT * FROM fulltext_search('name', 'some words', 10);
-  SELECT * FROM tailrace.freshness;   (also jobs, indexes, iterations, snapshots, usage)
+  SELECT * FROM tailrace.freshness;   (also jobs, indexes, iterations, snapshots, tasks, usage)
   help  exit"""
 _WORDS = (
     "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "JOIN", "LEFT JOIN", "ON", "USING", "AS",

@@ -220,6 +220,14 @@ def _is_same(task: Task, new: NewTask) -> bool:
     return (task.type, task.scope, task.spec) == (new.type, new.scope, new.spec)
 
 
+@dataclass(frozen=True, kw_only=True)
+class InState:
+    """The tasks of the lake in one state."""
+
+    tasks: int
+    age: float  # of the oldest, in seconds
+
+
 @dataclass(kw_only=True)
 class Counts:
     """What a node's tasks have done, for its metrics."""
@@ -266,6 +274,15 @@ class Maintenance:
         """Something may have changed: look again soon. Costs nothing."""
         self._is_hour |= hourly
         self._wake.set()
+
+    def states(self) -> dict[str, InState]:
+        """How many tasks the lake has in which state: those that are open, or have failed."""
+        now = self._runtime.clock.now()
+        with self._runtime.database.read() as connection:
+            return {
+                state: InState(tasks=count, age=max(0.0, (now - oldest).total_seconds()))
+                for state, count, oldest in tasks.counts(connection)
+            }
 
     # --- in the background ------------------------------------------------------------------
 

@@ -17,10 +17,12 @@ from tailrace.propagation.job import Job
 from tailrace.propagation.service import Service
 from tailrace.settings import MOST_WORKERS
 from tailrace.store.runtime import Runtime
+from tailrace.store.tasks import TaskState
 from tailrace.store.transaction import Heartbeat
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
 
 
 @checked
@@ -140,8 +142,40 @@ class Metrics:
         self._thread.join()
 
 
+def _of_tasks(service: Service) -> Iterator[Metric]:
+    """What the catalog says of the lake's tasks, and what this node has done of them."""
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+    with suppress(UnavailableError):  # the catalog is away: the others are told all the same
+        counts = service.maintenance.states()
+        states = GaugeMetricFamily("tailrace_tasks", "Tasks by state", labels=["state"])
+        for state in (TaskState.PENDING, TaskState.RUNNING, TaskState.FAILED):
+            states.add_metric([state], counts[state].tasks if state in counts else 0)
+        yield states
+        oldest = counts.get(TaskState.PENDING)
+        yield GaugeMetricFamily(
+            "tailrace_oldest_task_seconds",
+            "Since when the oldest task waits",
+            value=0.0 if oldest is None else oldest.age,
+        )
+    done = service.maintenance.counts
+    ended = CounterMetricFamily(
+        "tailrace_ended_tasks", "Tasks that this node has run", labels=["type", "outcome"]
+    )
+    for (type_, outcome), count in list(done.ended.items()):
+        ended.add_metric([type_, outcome], count)
+    yield ended
+    for name, what in (("rows", done.rows), ("bytes", done.bytes)):
+        rewritten = CounterMetricFamily(
+            f"tailrace_rewritten_{name}", f"What maintenance has rewritten: {name}", labels=["type"]
+        )
+        for type_, count in list(what.items()):
+            rewritten.add_metric([type_], count)
+        yield rewritten
+
+
 def _register(registry: CollectorRegistry, service: Service) -> None:
-    from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+    from prometheus_client.metrics_core import GaugeMetricFamily
 
     class Collector:
         def collect(self) -> Iterator[Metric]:
@@ -155,6 +189,7 @@ def _register(registry: CollectorRegistry, service: Service) -> None:
             for state, count in service.runner.states().items():
                 jobs.add_metric([state], count)
             yield jobs
+            yield from _of_tasks(service)
             is_well = service.health.fault is None
             yield GaugeMetricFamily(
                 "tailrace_node_healthy", "1, or 0 while this node stands back", value=int(is_well)

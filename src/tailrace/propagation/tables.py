@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tailrace.catalog.configuration import own_metadata
 from tailrace.catalog.part import Int, Part, PartialIndex, Text, Time, new_views, since
+from tailrace.store.lookup import DEFAULT_TENANT
 from tailrace.store.tables import counter
 
 metadata = sa.MetaData()
@@ -153,6 +154,11 @@ _AGE = {
     "sqlite": "(julianday('now') - julianday(substr(s.snapshot_time, 1, 23))) * 86400.0",
     "postgresql": "CAST(EXTRACT(EPOCH FROM (now() - s.snapshot_time)) AS DOUBLE PRECISION)",
 }
+# The job of a task's scope, which is JSON, too.
+_TASK_JOB = {
+    "sqlite": "json_extract(k.scope, '$.job')",
+    "postgresql": "CAST(k.scope::json ->> 'job' AS BIGINT)",
+}
 # What users see in place of `completed`; `propagation.joblog.state_of` says the same.
 STATE = """CASE WHEN j.state <> 'completed' THEN j.state WHEN j.tries > 0 THEN 'failing'
             WHEN j.watermark IS NULL THEN 'new' ELSE 'idle' END AS state"""
@@ -242,6 +248,21 @@ LEFT JOIN lags b ON b.job_id = j.job_id
 LEFT JOIN ducklake_snapshot s ON s.snapshot_id = b.since
 WHERE j.dropped_at IS NULL
 """
+# Tasks of the lake, and of tables that are gone, are the owner's.
+_TASKS = """
+SELECT k.task_id, COALESCE((
+           SELECT o.tenant FROM ducklake_table d
+           JOIN tailrace_schema o ON o.schema_id = d.schema_id
+           WHERE d.table_id = k.table_id LIMIT 1), '{owner}') AS tenant,
+       k.type, (
+           SELECT s.schema_name || '.' || d.table_name FROM ducklake_table d
+           JOIN ducklake_schema s ON s.schema_id = d.schema_id
+           WHERE d.table_id = k.table_id ORDER BY d.begin_snapshot DESC LIMIT 1) AS object,
+       j.name, k.state, k.priority, k.attempts, k.error, k.retry_at, k.executor AS node,
+       k.created_at, k.modified_at, k.result
+FROM tailrace_task k
+LEFT JOIN tailrace_job j ON j.job_id = {task_job}
+"""
 # Days that were added up, and the iterations of those that were not. Without UNION: DuckDB reads
 # the text of SQLite's views, and writes that with parentheses that SQLite does not take.
 _USAGE = """
@@ -262,8 +283,20 @@ GROUP BY COALESCE(u.tenant, i.tenant), COALESCE(u.day, i.day)
 
 def system_views(dialect: str) -> dict[str, str]:
     """The texts of the views, by name."""
-    views = {"jobs": _JOBS, "iterations": _ITERATIONS, "freshness": _FRESHNESS, "usage": _USAGE}
-    pieces = {"state": STATE, "error": ERROR[dialect], "age": _AGE[dialect]}
+    views = {
+        "jobs": _JOBS,
+        "iterations": _ITERATIONS,
+        "freshness": _FRESHNESS,
+        "usage": _USAGE,
+        "tasks": _TASKS,
+    }
+    pieces = {
+        "state": STATE,
+        "error": ERROR[dialect],
+        "age": _AGE[dialect],
+        "task_job": _TASK_JOB[dialect],
+        "owner": DEFAULT_TENANT,
+    }
     return {name: fill(text, pieces) for name, text in views.items()}
 
 

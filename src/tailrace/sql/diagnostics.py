@@ -126,6 +126,7 @@ _SQL = {
     Action.LIST_TABLES_AND_VIEWS: "SHOW TABLES and SHOW VIEWS list what there is",
     Action.LIST_INDEXES: "SHOW INDEXES lists what there is",
     Action.LIST_JOBS: "SHOW JOBS shows all",
+    Action.LIST_TASKS: "SHOW TASKS shows the last",
     Action.CREATE_SCHEMA: "CREATE SCHEMA {name}",
     Action.CREATE_ANOTHER_SCHEMA: (
         "create another with CREATE SCHEMA, and name it before the table"

@@ -56,6 +56,11 @@ SYSTEM_TABLES: Mapping[str, Mapping[str, str]] = {
         "rows": INT, "segments": INT, "bytes": INT, "error": TEXT, "options": TEXT,
     },
     "snapshots": {"snapshot_id": INT, "snapshot_time": TIME, "changes": TEXT},
+    "tasks": {
+        "task_id": INT, "type": TEXT, "object": TEXT, "name": TEXT, "state": TEXT,
+        "priority": INT, "attempts": INT, "error": TEXT, "retry_at": TIME, "node": TEXT,
+        "created_at": TIME, "modified_at": TIME, "result": TEXT,
+    },
     "usage": {"day": TEXT, "iterations": INT, **_AMOUNTS},
 }  # fmt: skip
 

@@ -416,7 +416,10 @@ def owner(connection: sa.Connection, scope: Scope) -> str:
 
 
 def counts(connection: sa.Connection) -> Iterable[tuple[str, int, datetime]]:
-    """How many tasks are in which state, and since when the oldest of them is there."""
+    """How many are open, or have failed, by state, and since when the oldest of them is there."""
+    shown = (*OPEN, TaskState.FAILED)
     columns = (_C.state, sa.func.count(), sa.func.min(_C.created_at, type_=Time))
-    for row in connection.execute(sa.select(*columns).group_by(_C.state)):
+    for row in connection.execute(
+        sa.select(*columns).where(_C.state.in_(shown)).group_by(_C.state)
+    ):
         yield row[0], row[1], row[2]

@@ -20,6 +20,7 @@ from tailrace.sql.statements import (
     merge,
     queries,
     tables,
+    tasks,
     views,
 )
 
@@ -57,6 +58,7 @@ STATEMENTS: Mapping[str, Callable[[Parser], Run]] = {
     "PAUSE JOB": views.read_job("pause"),
     "RESUME JOB": views.read_job("resume"),
     "CANCEL JOB": views.read_job("cancel"),
+    "CANCEL TASK": tasks.read_cancel,
 }
 # Statements of other databases, and what to write instead.
 ELSEWHERE: Mapping[str, str] = {
@@ -87,7 +89,7 @@ ELSEWHERE: Mapping[str, str] = {
     "GRANT": "a lake has tenants instead: tailrace.connect(…, tenant=…)",
     "PAUSE": "write PAUSE JOB view, or PAUSE JOB name ON table",
     "RESUME": "write RESUME JOB view, or RESUME JOB name ON table",
-    "CANCEL": "write CANCEL JOB view, or CANCEL JOB name ON table",
+    "CANCEL": "write CANCEL JOB view, CANCEL JOB name ON table, or CANCEL TASK number",
 }
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tailrace.lake import Lake
     from tailrace.views.refresh.planner import Explanation
 
-_LISTED = ("TABLES", "VIEWS", "INDEXES", "JOBS", "ITERATIONS", "SNAPSHOTS", "SCHEMAS")
+_LISTED = ("TABLES", "VIEWS", "INDEXES", "JOBS", "ITERATIONS", "SNAPSHOTS", "TASKS", "SCHEMAS")
 _LIMIT, _MOST = 100, 1_000_000_000
 
 
@@ -80,7 +80,7 @@ def _explained(lake: Lake, explanation: Explanation) -> Result:
 def read_show(parser: Parser) -> Run:
     """`SHOW TABLES | VIEWS | … [LIMIT n]`. The catalog answers it, without Spark."""
     name = parser.one_of(_LISTED).lower()
-    limit = _LIMIT if name in ("jobs", "iterations", "snapshots") else None
+    limit = _LIMIT if name in ("jobs", "iterations", "snapshots", "tasks") else None
     if parser.accept("LIMIT"):
         limit = min(parser.integer("how many"), _MOST)
 
