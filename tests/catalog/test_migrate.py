@@ -16,8 +16,9 @@ from tailrace.parts import CATALOG_PARTS
 from tailrace.sql.listings import system_rows
 from tailrace.store import tables as st
 from tailrace.store.tasks import TaskState
-from tests.support import duck
+from tests.support import duck, servers
 from tests.support.lakes import LakeArgs
+from tests.support.process import wait_until
 
 
 def test_a_lake_is_created_once_and_opened_again(lake_args: LakeArgs) -> None:
@@ -64,6 +65,36 @@ CREATE TABLE tailrace_task (kind VARCHAR NOT NULL, table_id BIGINT NOT NULL,
 """
 
 
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_process_writes_no_more_once_the_lake_was_upgraded(
+    lake_args: LakeArgs, serves: bool
+) -> None:
+    with lake_args.connect() as lake:
+        servers.take_over_soon(lake)
+        lake.create_table("t", {"id": "int"}, primary_key="id").append([{"id": 1}])
+        begun = lake.transaction()
+        begun.table("t").append([{"id": 2}])
+        serving = lake.serving() if serves else None
+        before = lake.snapshot
+        with lake.runtime.database.write() as connection:
+            upgraded = sa.update(own_metadata).where(own_metadata.c.key == "version")
+            connection.execute(upgraded.values(value="99"))
+        for write in (
+            begun.commit,
+            lambda: lake.table("t").append([{"id": 3}]),
+            lambda: lake.create_table("u", {"id": "int"}),
+            lambda: lake.jobs.register("t", "j", {"consumer": {"kind": "replica", "table": "c"}}),
+            lambda: lake.configure(drop_retention=timedelta(days=2)),
+            lake.sweep,
+        ):
+            with pytest.raises(tailrace.InvalidError, match="version 99, and this process knows"):
+                write()
+        assert lake.snapshot == before
+        assert lake.table("t").to_arrow().to_pylist() == [{"id": 1}]
+        if serving is not None:  # others take over what it ran
+            wait_until(lambda: not lake.nodes(), what="the end of its heartbeats")
+
+
 def make_older(lake: tailrace.Lake, version: int) -> None:
     """Take away what a version had not."""
     with lake._runtime.database.lock() as connection:
@@ -77,6 +108,8 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
                 "ALTER TABLE tailrace_table DROP COLUMN last_rewrite_snapshot",
             ):
                 connection.exec_driver_sql(text)
+        if 8 <= version < 11:
+            connection.exec_driver_sql("ALTER TABLE tailrace_commit DROP COLUMN writer")
         if version < 9:
             connection.exec_driver_sql("ALTER TABLE tailrace_node DROP COLUMN fault")
         for part in CATALOG_PARTS:
@@ -117,6 +150,29 @@ def test_a_lake_of_an_older_version_is_brought_up_to_date(
         }
         assert lake.purge().horizon == lake.snapshot
         assert [done.horizon for done in lake.purges()] == [lake.snapshot]
+
+
+def test_an_older_process_commits_nothing_once_the_lake_was_upgraded(lake_args: LakeArgs) -> None:
+    """One of before version 11 does not compare versions: the catalog refuses what it enters."""
+    with lake_args.connect() as lake:
+        make_older(lake, 10)
+    with lake_args.connect() as lake:
+        lake.create_table("t", {"id": "int"})
+        before = lake.snapshot
+        c = st.commit.c
+        columns = (c.txn_id, c.tenant, c.snapshot, c.idempotency_key, c.committed_at)
+        plain = sa.table(st.commit.name, *(sa.column(one.name, one.type) for one in columns))
+        entry = {"txn_id": "old", "tenant": "default", "snapshot": before + 1}
+        entered = sa.insert(plain).values(**entry, committed_at=lake.runtime.clock.now())
+
+        def commit() -> None:
+            with lake.runtime.database.lock() as connection:
+                connection.execute(entered)
+
+        with pytest.raises(tailrace.ConflictError, match=r"this.lake.was.upgraded"):
+            commit()
+        lake.table("t").append([{"id": 1}])
+        assert lake.snapshot == before + 1
 
 
 def test_what_a_purge_of_an_older_version_has_left_is_done(lake_args: LakeArgs) -> None:

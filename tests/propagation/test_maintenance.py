@@ -19,7 +19,7 @@ from tailrace.propagation.monitor import Monitor
 from tailrace.propagation.task_types import TYPES, TaskContext
 from tailrace.store import tables as t
 from tailrace.store import tasks
-from tailrace.store.tasks import NewTask, Scope, TaskState, TaskStoppedError
+from tailrace.store.tasks import Choice, NewTask, Scope, TaskState, TaskStoppedError
 from tests.support import servers
 from tests.support.process import wait_until
 
@@ -320,10 +320,8 @@ def test_a_late_node_is_refused_by_the_epoch_alone(lake: tailrace.Lake, probe: P
     thread.start()
     assert slow.wait(30)
     with lake.runtime.database.write() as connection:  # as if nobody had heard of it for long
-        taken = tasks.claim(
-            connection, "other", lake.runtime.clock.now(), lambda _: (), types=["probe"],
-            most_attempts=9,
-        )  # fmt: skip
+        choice, now = Choice(types=["probe"]), lake.runtime.clock.now()
+        taken = tasks.claim(connection, choice, "other", now, lambda _: (), most_attempts=9)
     assert taken is not None
     with lake.runtime.database.write() as connection:
         tasks.release(connection, taken, lake.runtime.clock.now())

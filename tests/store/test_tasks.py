@@ -15,7 +15,7 @@ import tailrace
 from tailrace.catalog.database import Together
 from tailrace.store import tables as t
 from tailrace.store import tasks
-from tailrace.store.tasks import ALONE, NewTask, Scope, Task, TaskState, TaskStoppedError
+from tailrace.store.tasks import ALONE, Choice, NewTask, Scope, Task, TaskState, TaskStoppedError
 from tests.support import counted, seeds
 from tests.support.clock import MovableClock
 
@@ -82,10 +82,10 @@ def enter(lake: tailrace.Lake, *new: NewTask) -> list[int | None]:
 
 
 def claim(lake: tailrace.Lake, node: str, live: set[str], **how: Any) -> Task | None:
-    how = {"types": ANY, "most_attempts": 20, **how}
-    with lake.runtime.database.write() as connection:
+    choice, most = Choice(types=ANY), how.get("most_attempts", 20)
+    with lake.runtime.database.lock() as connection:
         now = lake.runtime.clock.now()
-        return tasks.claim(connection, node, now, lambda _: live, **how)
+        return tasks.claim(connection, choice, node, now, lambda _: live, most_attempts=most)
 
 
 def finish(lake: tailrace.Lake, task: Task, **result: Any) -> None:

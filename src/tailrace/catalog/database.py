@@ -53,6 +53,8 @@ def in_batches(items: Iterable[T], size: int = 500) -> Iterator[list[T]]:
         yield some
 
 
+# Asked in every transaction under the lock: the version of the catalog, as `opening` writes it.
+VERSION = "SELECT value FROM tailrace_metadata WHERE key = 'version'"
 # Seconds for which work in the background lets commits go first, each time that it begins to write.
 _LONGEST_WAY = 1.0
 # The most rows of a statement that are sent together with others: for more it is quicker to prepare
@@ -144,6 +146,10 @@ class Database:
         self._pid = os.getpid()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._compiled: dict[Query, _Compiled] = {}  # the statements given to `rows`
+        # The version of the catalog that this process knows; None while it is being opened.
+        self.version: int | None = None
+        # Whether the catalog was found to have another: then nothing is written any more.
+        self.is_outdated = False
         # Threads of this process that hold the commit lock, or wait for it.
         self._locking = 0
         self._lock_left = threading.Condition()
@@ -267,12 +273,15 @@ class Database:
             options: dict[str, Any] = {"immediate": True}
         else:
             # The driver shall not begin it: that would be a round trip of its own.
-            outbox = Outbox(self._timeout, self.commit_timeout)
+            asked = None if self.version is None else (VERSION, self._check_version)
+            outbox = Outbox(self._timeout, self.commit_timeout, asked=asked)
             options = {"isolation_level": "AUTOCOMMIT", OUTBOX: outbox}
         with self._lock_left:
             self._locking += 1
         try:
             with self._transaction(**options) as connection:
+                if self.is_sqlite and self.version is not None:
+                    self._check_version(connection.exec_driver_sql(VERSION).scalar())
                 yield connection
         finally:
             with self._lock_left:
@@ -280,6 +289,15 @@ class Database:
                 self._lock_left.notify_all()
         for listener in list(self._listeners.values()):
             listener()
+
+    def _check_version(self, found: str | None) -> None:
+        """Refuse to write to a catalog that was upgraded since it was opened."""
+        if found != str(self.version):
+            self.is_outdated = True
+            raise InvalidError(
+                f"this lake was upgraded: its catalog has version {found}, and this process knows "
+                f"{self.version}; upgrade the package and start the process again"
+            )
 
     def give_way(self, stop: threading.Event, longest: float = _LONGEST_WAY) -> None:
         """Wait while commits of this process wait for each other, but not for long."""

@@ -62,6 +62,11 @@ class DatabaseClock:
 _IS_DATA_PATH = sa.and_(lake_metadata.c.key == "data_path", lake_metadata.c.scope.is_(None))
 
 
+def newest_version(layers: Sequence[Part]) -> int:
+    """The version of the catalog that this process reads and writes."""
+    return max(part.version for part in (ducklake.PART, configuration.PART, *layers))
+
+
 def open_catalog(
     database: Database,
     layers: Sequence[Part],
@@ -77,7 +82,7 @@ def open_catalog(
     in `beside`: wherever the directory is now, because it may have been moved or copied.
     """
     parts = (ducklake.PART, configuration.PART, *layers)
-    newest = max(part.version for part in parts)
+    newest = newest_version(layers)
     with database.read() as connection:
         versions = _versions(connection)
     if versions is None or versions[1] < newest:
@@ -203,6 +208,7 @@ def open_database(
         )
         with database.read() as connection:
             database.commit_timeout = configuration.read(connection).commit_timeout
+        database.version = newest_version(parts)
     except BaseException:
         database.close()
         raise

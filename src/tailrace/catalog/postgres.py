@@ -7,7 +7,7 @@ together with its first statement, and statements that need no answer go in one 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -50,6 +50,7 @@ SELECT set_config('lock_timeout', %s, true),
        set_config('idle_in_transaction_session_timeout', %s, true);
 SELECT pg_advisory_xact_lock(%s), pg_notify(%s, '');
 """
+_BEGUN = 3  # its statements
 # The most statements that are sent at once.
 _AT_ONCE = 200
 # Execution options: what a transaction under the lock has not sent yet; and whether statements
@@ -133,8 +134,14 @@ class Outbox:
     message after which the server does not put out a session that holds the lock and is silent.
     """
 
-    def __init__(self, *limits: timedelta) -> None:
-        """`limits` are how long it waits for the lock, and how long it may then be silent."""
+    def __init__(
+        self, *limits: timedelta, asked: tuple[str, Callable[[Any], None]] | None = None
+    ) -> None:
+        """`limits` are how long it waits for the lock, and how long it may then be silent.
+
+        `asked` is a question, and who gets its answer, as soon as the lock is there.
+        """
+        self._asked = asked
         self._limits = [f"{limit.total_seconds():.3f}s" for limit in limits]
         self._has_begun = False
         self._gathered: list[str] | None = None  # statements that are sent together
@@ -195,13 +202,18 @@ class Outbox:
 
     def _execute(self, cursor: Any, text: str) -> None:
         text, self._ahead = ";\n".join([*self._ahead, text]), []
+        asked = None
         if not self._has_begun:
-            text = _with_values(cursor, _BEGIN, [*self._limits, _ADVISORY_LOCK, CHANNEL]) + text
-            self._has_begun = True
+            begin = _with_values(cursor, _BEGIN, [*self._limits, _ADVISORY_LOCK, CHANNEL])
+            asked, self._has_begun = self._asked, True
+            text = begin + (f"{asked[0]};\n" if asked else "") + text
         cursor.execute(text, prepare=False)
         self._counts = [cursor.rowcount]
         while cursor.nextset():  # in the end, it is at the result of the last one
             self._counts.append(cursor.rowcount)
+            if asked is not None and len(self._counts) == _BEGUN + 1:
+                row = cursor.fetchone()
+                asked[1](None if row is None else row[0])
 
 
 def _with_values(cursor: Any, statement: str, values: Any) -> str:

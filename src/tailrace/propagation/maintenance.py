@@ -28,7 +28,7 @@ from tailrace.propagation.node import Node
 from tailrace.propagation.task_types import TYPES, TaskContext, TaskResult
 from tailrace.store import tasks
 from tailrace.store.runtime import Runtime
-from tailrace.store.tasks import NewTask, Task, TaskStoppedError
+from tailrace.store.tasks import Choice, NewTask, Task, TaskStoppedError
 from tailrace.store.transaction import Heartbeat
 
 log = get_logger("tailrace.maintenance")
@@ -68,18 +68,16 @@ class Executor:
         at_once: bool = False,
     ) -> Task | None:
         """Take the most urgent task, of some types or among some; None if there is none."""
-        runtime = self._runtime
+        database, now = self._runtime.database, self._runtime.clock.now()
+        choice = Choice(types=TYPES if types is None else types, only=only, at_once=at_once)
+        with database.read() as connection:  # mostly there is none, and nobody has to wait
+            if tasks.most_urgent(connection, choice, now, self._live) is None:
+                return None
+        most = self._runtime.settings.retry_limit
         # Nobody shall find it claimed and not yet running.
-        with self._lock, runtime.database.write() as connection:
+        with self._lock, database.lock() as connection:
             task = tasks.claim(
-                connection,
-                self._node_id,
-                runtime.clock.now(),
-                self._live,
-                types=TYPES if types is None else types,
-                only=only,
-                at_once=at_once,
-                most_attempts=runtime.settings.retry_limit,
+                connection, choice, self._node_id, now, self._live, most_attempts=most
             )
             if task is not None:
                 self.running[task.id] = task, threading.Event()
@@ -142,7 +140,7 @@ class Executor:
         result = TYPES[task.type].run(context)
         runtime.step("task worked")
         if not context.is_complete:
-            with runtime.database.write() as connection:
+            with runtime.database.lock() as connection:  # which tells those who wait for it
                 if context.stopped():
                     tasks.release(connection, task, runtime.clock.now())
                     return None
@@ -154,6 +152,8 @@ class Executor:
         """Enter a failure: the task waits for its next try, or has failed for good."""
         if isinstance(error, TaskStoppedError):
             log.info("task stopped", **_fields(task))
+            return
+        if self._runtime.database.is_outdated:  # newer nodes take it over
             return
         settings, now = self._runtime.settings, self._runtime.clock.now()
         code = retry.final_code(retry.code_of(error), task.attempts, settings)
@@ -313,7 +313,7 @@ class Maintenance:
 
     def _assign(self) -> None:
         """Start as many tasks as there are workers for."""
-        while self._may_begin():
+        while self._may_begin() and not self._runtime.database.is_outdated:
             with self._lock:
                 if self._stop.is_set() or len(self._workers) >= self._most():
                     return

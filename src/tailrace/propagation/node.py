@@ -89,6 +89,9 @@ class Node:
 
     def _run(self) -> None:
         while not self._stop.wait(self._timeout.total_seconds() / 5):
+            if self._runtime.database.is_outdated:
+                log.error("the lake was upgraded: this node leaves its work to newer ones")
+                return
             try:
                 self.beat()
             except Exception as error:  # noqa: BLE001  (the next may succeed, or others take over)

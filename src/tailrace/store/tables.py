@@ -155,6 +155,9 @@ commit = sa.Table(
     # What the caller gave it, so that it is done only once.
     sa.Column("idempotency_key", Text),
     sa.Column("committed_at", Time, nullable=False),
+    # 1: by a process that compares the catalog's version. Those of before version 11 say nothing,
+    # and would take rows that moved for rows that are gone: a lake that was upgraded refuses them.
+    sa.Column("writer", Int, nullable=False, default=1),
     sa.Index("tailrace_ix_commit_snapshot", "snapshot"),
     info=since(8),
 )
@@ -218,9 +221,32 @@ def _widen_tasks(connection: sa.Connection) -> None:
         connection.execute(counted.values(value=len(rows)))
 
 
+_REFUSE_OLD = {
+    "sqlite": """
+        CREATE TRIGGER tailrace_no_old_writer BEFORE INSERT ON tailrace_commit
+        WHEN NEW.writer IS NULL BEGIN
+            SELECT RAISE(ABORT, 'this lake was upgraded: upgrade the package');
+        END
+        """,
+    "postgresql": """
+        ALTER TABLE tailrace_commit ADD CONSTRAINT this_lake_was_upgraded
+        CHECK (writer IS NOT NULL) NOT VALID
+        """,
+}
+
+
+def _refuse_old_writers(connection: sa.Connection) -> None:
+    """End the commits of processes that have the lake open, and know nothing of this version."""
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(commit.name)}
+    if commit.c.writer.name not in columns:
+        connection.exec_driver_sql("ALTER TABLE tailrace_commit ADD COLUMN writer BIGINT")
+        connection.exec_driver_sql(_REFUSE_OLD[connection.dialect.name])
+
+
 def _to_version_11(connection: sa.Connection) -> None:
     _add_rewrites(connection)
     _widen_tasks(connection)
+    _refuse_old_writers(connection)
 
 
 PART = Part(

@@ -260,47 +260,59 @@ def last_begun(connection: sa.Connection, type_: str) -> datetime | None:
 # --- who does it ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which tasks a node takes up."""
+
+    types: Collection[str]  # those that it has
+    only: Collection[int] | None = None  # one of these
+    at_once: bool = False  # also one that waits for its next try
+
+
+def most_urgent(
+    connection: sa.Connection,
+    choice: Choice,
+    now: datetime,
+    live: Callable[[sa.Connection], Collection[str]],
+) -> Task | None:
+    """The task to be taken up first; one that runs counts, too, if its node is not `live`."""
+    if choice.only is not None and not choice.only:
+        return None
+    conditions = [_C.type.in_(choice.types)]
+    if choice.only is not None:
+        conditions.append(_C.task_id.in_(choice.only))
+    ordered = sa.select(t.task).where(*conditions).order_by(_C.priority.desc(), _C.task_id)
+    waiting = ordered.where(_C.state == TaskState.PENDING).limit(1)
+    if not choice.at_once:
+        waiting = waiting.where(sa.or_(_C.retry_at.is_(None), _C.retry_at <= now))
+    found = [_from_row(row) for row in connection.execute(waiting)]
+    running = connection.execute(ordered.where(_C.state == TaskState.RUNNING))
+    if held := [_from_row(row) for row in running]:
+        alive = live(connection)
+        found += [task for task in held if task.executor not in alive]
+    return min(found, key=lambda task: (-task.priority, task.id), default=None)
+
+
 def claim(
     connection: sa.Connection,
+    choice: Choice,
     executor: str,
     now: datetime,
     live: Callable[[sa.Connection], Collection[str]],
     *,
-    types: Collection[str],
-    only: Collection[int] | None = None,
-    at_once: bool = False,
     most_attempts: int,
 ) -> Task | None:
-    """Take the task that is the most urgent, as running on a node; None if there is none.
+    """Take the most urgent task, as running on a node; None if there is none. Under the lock.
 
-    One that runs counts, too, if its node is not among the `live` ones. `types` are those that
-    this process has; `only` names the ones to choose from, and `at_once` waits for no retry.
     One whose node was lost after `most_attempts` may be the reason: it has failed.
     """
-    if only is not None and not only:
-        return None
-    conditions = [_C.type.in_(types)]
-    if only is not None:
-        conditions.append(_C.task_id.in_(only))
-    most_urgent = sa.select(t.task).order_by(_C.priority.desc(), _C.task_id)
-    is_due = sa.or_(_C.retry_at.is_(None), _C.retry_at <= now)
-    waiting = most_urgent.where(
-        _C.state == TaskState.PENDING, *conditions, *([] if at_once else [is_due])
-    )
-    while True:
-        found = [_from_row(row) for row in connection.execute(waiting.limit(1))]
-        running = connection.execute(most_urgent.where(_C.state == TaskState.RUNNING, *conditions))
-        if held := [_from_row(row) for row in running]:
-            alive = live(connection)
-            found += [task for task in held if task.executor not in alive]
-        if not found:
-            return None
-        first = min(found, key=lambda task: (-task.priority, task.id))
+    while (first := most_urgent(connection, choice, now, live)) is not None:
         if first.state is TaskState.RUNNING and first.attempts >= most_attempts:
             lost = "its node was lost while it ran, and not for the first time"
             fail(connection, first, lost, now, None)
         elif (taken := _take(connection, first, executor, now)) is not None:
             return taken
+    return None
 
 
 def _take(connection: sa.Connection, task: Task, executor: str, now: datetime) -> Task | None:
