@@ -50,7 +50,7 @@ from tailrace.store import lookup
 from tailrace.store.commit import outcome
 from tailrace.store.names import is_hidden, split_name
 from tailrace.store.opening import open_runtime
-from tailrace.store.purge import Purge, has_work, purges
+from tailrace.store.purge import Purge, nothing_to_do, purges
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.snapshots import Snapshot, snapshots
 from tailrace.store.sweep import Sweep
@@ -475,7 +475,7 @@ class Lake(Closing):
         """
         check_outside("lake.purge()")
         self._check_owner("purge")
-        nothing = has_work(self._runtime)
+        nothing = nothing_to_do(self._runtime)
         return purge_of(self._do(PURGE)) if nothing is None else nothing
 
     def tasks(self, limit: Count = 100) -> list[TaskStatus]:

@@ -9,6 +9,8 @@
     changes, consumer           what the code of a job gets
     service, node, health       a process that does all this, with `background`; `until_fresh` while
                                 someone waits
+    maintenance, monitor        tasks beside the iterations: who runs them, and when they are due;
+                                what they do is in `task_types`
     jobs, status, serving       what users call; `registration` behind it
 
 Always true: what an iteration writes and the watermark it reaches are one commit, which compares

@@ -34,7 +34,8 @@ from tailrace.propagation import joblog
 from tailrace.propagation.consumer import find_consumer
 from tailrace.store import purge as purging
 from tailrace.store import tasks
-from tailrace.store.purge import CLEAN, CLEAN_PRIORITY, Cleaned, Purge
+from tailrace.store.clean import Cleaned, clean
+from tailrace.store.purge import CLEAN, CLEAN_PRIORITY, Purge
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.sweep import Sweep, sweep
 from tailrace.store.tasks import NewTask, Scope, Task
@@ -148,7 +149,7 @@ class _Cleaning:
         table_id = context.task.scope.table
         assert table_id is not None
         return asdict(
-            purging.clean(
+            clean(
                 context.runtime,
                 table_id,
                 purge=context.task.spec["purge"],
