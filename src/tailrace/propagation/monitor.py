@@ -63,27 +63,32 @@ class Monitor:
             with self._lock:
                 self._again.add(table_id)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether something was noted."""
-        return bool(self._moved or self._again)
-
     def look(self) -> list[Entered]:
         """Ask the producers about all that has changed, and enter what is due."""
-        new = [*self._of_tables(), *self._of_jobs()]
-        return self.enter(new)
+        with self._lock:
+            again, moved = self._again, self._moved
+            self._again, self._moved = set(), {}
+        try:
+            seen, new = self._of_tables(again)
+            new += [tending(job.sources[0], job.id) for job in moved.values() if self._is_due(job)]
+            entered = self._enter(new)
+        except BaseException:  # the catalog is away: all of it is still to be looked at
+            with self._lock:
+                self._again |= again
+                self._moved = {**moved, **self._moved}
+            raise
+        self.seen = seen
+        return entered
 
-    def enter(self, new: Sequence[NewTask]) -> list[Entered]:
-        """Enter tasks, unless others are in their way."""
+    def _enter(self, new: Sequence[NewTask]) -> list[Entered]:
         entered: list[Entered] = []
         for some in in_batches(new):  # others want to commit in between
             with self._runtime.database.lock() as connection:
                 entered += tasks.enter(connection, some, self._runtime.clock.now())
         return entered
 
-    def _of_tables(self) -> list[NewTask]:
-        with self._lock:
-            again, self._again = self._again, set()
+    def _of_tables(self, again: set[int]) -> tuple[int, list[NewTask]]:
+        """The snapshot up to which it has looked, and what is due."""
         seen = self._stored() if self.seen is None else self.seen
         changed = self._runtime.database.rows(CHANGED, {"seen": seen})
         tables = sorted({row.table_id for row in changed} | again)
@@ -93,8 +98,7 @@ class Monitor:
             for producer in PRODUCERS
             for task in self._asked(producer, some)
         ]
-        self.seen = changed[-1].last_change_snapshot if changed else seen
-        return new
+        return changed[-1].last_change_snapshot if changed else seen, new
 
     def _asked(self, producer: Producer, tables: Sequence[int]) -> list[NewTask]:
         try:
@@ -102,11 +106,6 @@ class Monitor:
         except Exception as error:  # noqa: BLE001  (the others are asked all the same)
             log.warning("what is due is not known", tables=len(tables), error=repr(error)[:500])
             return []
-
-    def _of_jobs(self) -> list[NewTask]:
-        with self._lock:
-            moved, self._moved = self._moved, {}
-        return [tending(job.sources[0], job.id) for job in moved.values() if self._is_due(job)]
 
     def _is_due(self, job: Job) -> bool:
         consumer = find_consumer(job.kind)
@@ -121,14 +120,14 @@ class Monitor:
 
     def keep_house(self) -> None:
         """Enter what is due by the hour, and store how far this one has looked."""
-        runtime = self._runtime
-        new = [] if purging.has_work(runtime) else [PURGE]
-        with runtime.database.read() as connection:
+        runtime, now = self._runtime, self._runtime.clock.now()
+        new = [] if purging.nothing_to_do(runtime) else [PURGE]
+        with runtime.database.lock() as connection:
+            # Once for all nodes: it lists every object of the lake.
             last = tasks.last_begun(connection, SWEEP.type)
-        # Once for all nodes: it lists every object of the lake.
-        if last is None or runtime.clock.now() - last >= runtime.settings.upkeep_interval:
-            new.append(SWEEP)
-        self.enter(new)
+            if last is None or now - last >= runtime.settings.upkeep_interval:
+                new.append(SWEEP)
+            tasks.enter(connection, new, now)
         self.store()
 
     def store(self) -> None:
