@@ -5,7 +5,7 @@ Long because every public call of a lake is here, with its documentation; the wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -33,6 +33,7 @@ from tailrace.indexes.definition import KINDS
 from tailrace.indexes.segment import IndexLayer
 from tailrace.log import get_logger, log_to_stderr
 from tailrace.parts import CATALOG_PARTS
+from tailrace.propagation.compacting import Compaction, compact
 from tailrace.propagation.consumer import check_outside, register_module
 from tailrace.propagation.history import Usage, usage
 from tailrace.propagation.job import Job
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.index import Index
     from tailrace.indexes.indexes import Indexes
     from tailrace.sql.result import Result
+    from tailrace.store.schema import TableInfo
     from tailrace.views.refresh.planner import Explanation
     from tailrace.views.view import View
     from tailrace.views.views import Views
@@ -477,6 +479,52 @@ class Lake(Closing):
         self._check_owner("purge")
         nothing = nothing_to_do(self._runtime)
         return purge_of(self._do(PURGE)) if nothing is None else nothing
+
+    def maintain(
+        self,
+        name: TableName | None = None,
+        *,
+        where: str | None = None,
+        full: bool = False,
+        dry_run: bool = False,
+    ) -> list[Compaction]:
+        """Compact what is worth it, here and now: a table or view, or all of this tenant's.
+
+        lake.maintain("orders", where="day >= '2026-11-01'")
+
+        Small files become larger ones, sorted by the primary key, and deleted rows leave the files
+        of the newest snapshot. `where`: only files that may have such rows. `full` leaves no file
+        small, or overlapping with another. `dry_run` only says what would be done, and why.
+        A lake that is served does this by itself.
+        """
+        check_outside("lake.maintain()")
+        done: list[Compaction] = []
+        for shown, table in self._kept_tables(name):
+            done += compact(
+                self._runtime,
+                self._heartbeat,
+                table,
+                shown,
+                where=where,
+                full=full,
+                dry_run=dry_run,
+            )
+        return done
+
+    def _kept_tables(self, name: str | None) -> Iterator[tuple[str, TableInfo]]:
+        """The tables that rows are in, of a table or view or of all, by the names of those."""
+        names = [*self.tables(), *self.views()] if name is None else [name]
+        mirror, tenant = self._runtime.mirror, self._runtime.tenant
+        newest = mirror.newest()
+        for one in names:
+            is_view = mirror.find_view(*split_name(one), newest, tenant) is not None
+            if is_view and name is None and self.view(one).watermark is None:
+                continue  # it has no rows yet
+            shown = self.view(one).name if is_view else self.table(one).name
+            stored = self.view(one).reading()[0] if is_view else shown
+            info = mirror.find_table(*split_name(stored), newest, tenant)
+            if info is not None:
+                yield shown, info
 
     def tasks(self, limit: Count = 100) -> list[TaskStatus]:
         """The last tasks of maintenance, newest first: what waits, runs, is done or has failed.

@@ -19,6 +19,8 @@ _LEAST: dict[str, int | timedelta] = {
     **dict.fromkeys(("local_rows", "local_keys", "bitmap_rows"), -1),
     **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
     **dict.fromkeys(("cache_bytes", "kept_bytes", "commit_rounds", "rewrite_rows"), 0),
+    # A node with none leaves maintenance to others.
+    "maintenance_workers": 0,
     **dict.fromkeys(("merge_segments", "compact_files"), 2),
     "drop_timeout": timedelta(0),
 }

@@ -23,6 +23,7 @@ from tailrace.cli.listing import (
     views,
 )
 from tailrace.cli.load import load
+from tailrace.cli.maintain import maintain
 from tailrace.cli.options import LakeOption, Output, OutputOption, opened
 from tailrace.cli.search import search
 from tailrace.cli.sql import sql
@@ -126,7 +127,7 @@ def doctor(lake: LakeOption = None, output: OutputOption = Output.TEXT) -> None:
 # In the order of --help.
 for command in (
     demo, serve, sql, load, refresh, explain, verify, search, status, tables, views, indexes, jobs,
-    iterations, snapshots, tasks, configure, doctor,
+    iterations, snapshots, tasks, maintain, configure, doctor,
 ):  # fmt: skip
     app.command()(command)
 

@@ -59,6 +59,7 @@ STATEMENTS: Mapping[str, Callable[[Parser], Run]] = {
     "RESUME JOB": views.read_job("resume"),
     "CANCEL JOB": views.read_job("cancel"),
     "CANCEL TASK": tasks.read_cancel,
+    "OPTIMIZE": tasks.read_optimize,
 }
 # Statements of other databases, and what to write instead.
 ELSEWHERE: Mapping[str, str] = {
@@ -84,7 +85,6 @@ ELSEWHERE: Mapping[str, str] = {
     "REFRESH": "write REFRESH MATERIALIZED VIEW name [FULL], or REFRESH INDEX name ON table [FULL]",
     "REBUILD": "write REFRESH INDEX name ON table FULL",
     "ALTER INDEX": "an index stays as it is: DROP INDEX and CREATE INDEX; or REFRESH INDEX … FULL",
-    "OPTIMIZE": "leave it out: a lake needs no such call to stay fast",
     "VACUUM": "call lake.purge() in Python",
     "GRANT": "a lake has tenants instead: tailrace.connect(…, tenant=…)",
     "PAUSE": "write PAUSE JOB view, or PAUSE JOB name ON table",
