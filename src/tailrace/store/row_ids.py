@@ -9,7 +9,7 @@ rows were inserted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,9 @@ import sqlalchemy as sa
 from tailrace.catalog import ducklake as dl
 from tailrace.catalog.database import in_batches
 from tailrace.errors import NotFoundError
-from tailrace.store.files import NONE, DataFile, Op, Positions, RowRange
+from tailrace.objects import Storage
+from tailrace.store.files import NONE, DataFile, Op, Positions, RowRange, union
+from tailrace.store.open_file import KeptFiles
 from tailrace.store.reader import read, read_rows
 from tailrace.store.runtime import Runtime
 from tailrace.store.schema import ROW_ID_COLUMN, Column
@@ -59,13 +61,34 @@ def ids_at(
     return ids
 
 
-class _WithIds:
+# A table of all ids between the least and the greatest takes at most so many times the ids' room.
+_DENSE = 4
+
+
+class WantedIds:
     """A `Filter` of the rows with some ids, which are sorted."""
 
     looks_at = (ROW_ID_COLUMN,)
 
     def __init__(self, ids: RowIds) -> None:
         self._ids = ids
+        self._places: npt.NDArray[np.int64] | None = None
+        # Looking for many ids in no order among many others takes ten times as long as a table.
+        if len(ids) and ids[-1] - ids[0] < _DENSE * len(ids):
+            self._places = np.full(ids[-1] - ids[0] + 1, -1, np.int64)
+            self._places[ids - ids[0]] = np.arange(len(ids))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def places(self, held: RowIds) -> npt.NDArray[np.int64]:
+        """Which of the wanted ids each of some ids is; -1 for none."""
+        if self._places is None:
+            near = np.minimum(np.searchsorted(self._ids, held), len(self._ids) - 1)
+            return np.where(self._ids[near] == held, near, -1)
+        first, last = self._ids[0], self._ids[-1]
+        places = self._places[np.clip(held, first, last) - first]
+        return np.where((held >= first) & (held <= last), places, -1)
 
     def may_hold(self, known: Callable[[Column], Known]) -> bool:
         bounds = known(ROW_ID_COLUMN).bounds
@@ -75,9 +98,24 @@ class _WithIds:
         return at < len(self._ids) and bool(self._ids[at] <= bounds[1])
 
     def found_in(self, rows: pa.Table) -> Flags:
-        held = rows.column(0).to_numpy()
-        near = np.minimum(np.searchsorted(self._ids, held), len(self._ids) - 1)
-        flags: Flags = self._ids[near] == held
+        flags: Flags = self.places(rows.column(0).to_numpy()) >= 0
+        return flags
+
+
+class _FromId:
+    """A `Filter` of the rows with some id or a greater one."""
+
+    looks_at = (ROW_ID_COLUMN,)
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+
+    def may_hold(self, known: Callable[[Column], Known]) -> bool:
+        bounds = known(ROW_ID_COLUMN).bounds
+        return bounds is None or bool(bounds[1] >= self._first)
+
+    def found_in(self, rows: pa.Table) -> Flags:
+        flags: Flags = rows.column(0).to_numpy() >= self._first
         return flags
 
 
@@ -91,17 +129,30 @@ class Placed(NamedTuple):
 
 def find_ids(runtime: Runtime, files: Sequence[DataFile], ids: RowIds) -> list[Placed]:
     """Where rows with some ids, which are sorted, are in files of compactions."""
-    if not len(ids):
-        return []
-    wanted = _WithIds(ids)
-    placed = []
+    wanted, placed = WantedIds(ids), []
     for file in files:
         kept = runtime.kept_files.for_read(file.rows, [ROW_ID_COLUMN])
-        batches = list(
-            read(runtime.storage, RowRange.of(file), [ROW_ID_COLUMN], where=wanted, kept=kept)
-        )
-        if batches:
-            positions = np.concatenate([batch.positions for batch in batches])
-            found = np.concatenate([batch.rows.column(0).to_numpy() for batch in batches])
+        parts = list(find_in(runtime.storage, file, wanted, kept))
+        if parts:
+            positions, found = (np.concatenate(some) for some in zip(*parts, strict=True))
             placed.append(Placed(file, positions, found))
     return placed
+
+
+def find_in(
+    storage: Storage, file: DataFile, wanted: WantedIds, kept: KeptFiles | None = None
+) -> Iterator[tuple[Positions, RowIds]]:
+    """The same in one file, part by part: it may have any number of rows."""
+    if not len(wanted):
+        return
+    for batch in read(storage, RowRange.of(file), [ROW_ID_COLUMN], where=wanted, kept=kept):
+        yield batch.positions, batch.rows.column(0).to_numpy()
+
+
+def find_from(
+    storage: Storage, file: DataFile, first: int, kept: KeptFiles | None = None
+) -> Positions:
+    """Where the rows with some id or a greater one are in a file of a compaction."""
+    wanted = _FromId(first)
+    batches = read(storage, RowRange.of(file), [ROW_ID_COLUMN], where=wanted, kept=kept)
+    return union(batch.positions for batch in batches)
