@@ -366,7 +366,11 @@ class Lake(Closing):
                 jobs=self.jobs,
                 begin=self.transaction,
                 do=self._do,
-                opener=Opener(runtime.storage, cache_bytes=runtime.settings.cache_bytes),
+                opener=Opener(
+                    runtime.storage,
+                    cache_bytes=runtime.settings.cache_bytes,
+                    kept=runtime.kept_files,
+                ),
             )
         )
 

@@ -106,6 +106,8 @@ def make_older(lake: tailrace.Lake, version: int) -> None:
                 "ALTER TABLE tailrace_file DROP COLUMN rewritten",
                 "DROP INDEX tailrace_ix_last_rewrite",
                 "ALTER TABLE tailrace_table DROP COLUMN last_rewrite_snapshot",
+                "ALTER TABLE tailrace_segment DROP COLUMN next_row_id",
+                "ALTER TABLE tailrace_segment DROP COLUMN first_ids",
             ):
                 connection.exec_driver_sql(text)
         if 8 <= version < 11:

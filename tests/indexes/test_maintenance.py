@@ -50,10 +50,11 @@ def index(
     *,
     centroids: Sequence[Centroids] = (),
     deleted: dict[int, int] | None = None,  # how many rows of each file, at a later snapshot
+    moved: dict[int, int] | None = None,  # rows of files of compactions, in place of the others
 ) -> IndexSnapshot:
-    files = {one.id: DataFile(
-        key=one.id, path="", rows=one.rows, size=1, footer=1, op=Op.APPEND, begin=1
-    ) for one in segments}  # fmt: skip
+    files = {one.id: data_file(one.id, one.rows) for one in segments}
+    if moved is not None:
+        files = {key: data_file(key, rows, Op.COMPACTION) for key, rows in moved.items()}
     deletes = {
         key: Deleted(positions=np.arange(count), snapshots=np.full(count, 5))
         for key, count in (deleted or {}).items()
@@ -63,6 +64,10 @@ def index(
         definition=definition, table=TABLE, at=AT, parts=parts, files=files, gone={},
         deletes=deletes, tail=(),
     )  # fmt: skip
+
+
+def data_file(key: int, rows: int, op: Op = Op.APPEND) -> DataFile:
+    return DataFile(key=key, path="", rows=rows, size=1, footer=1, op=op, begin=1)
 
 
 def chosen(snapshot: IndexSnapshot) -> tuple[str, list[int], bool] | None:
@@ -97,6 +102,28 @@ def test_a_fifth_of_deleted_rows_is_too_much(count: int, *, rebuilt: bool) -> No
 def test_a_file_that_is_gone_has_no_live_rows() -> None:
     snapshot = index([segment(1, 1000)])
     assert live_rows(replace(snapshot, files={})) == {1: 0}
+
+
+def test_rows_that_were_moved_are_there_still() -> None:
+    both = [segment(1, 1000), segment(2, 3000)]
+    assert chosen(index(both, moved={7: 2000, 8: 2000})) is None
+    assert live_rows(index(both, moved={7: 4000})) == {1: 1000, 2: 3000}
+    # Rows that are not worth finding are moved with the others.
+    assert live_rows(index(both, moved={7: 9000})) == {1: 1000, 2: 3000}
+
+
+def test_what_was_moved_and_deleted_is_counted() -> None:
+    both = [segment(1, 1000), segment(2, 3000)]
+    half = index(both, moved={7: 4000}, deleted={7: 2000})
+    assert live_rows(half) == {1: 500, 2: 1500}
+    assert chosen(half) == ("deleted rows", [1], False)
+    assert live_rows(index(both, moved={7: 2000})) == {1: 500, 2: 1500}  # deleted before
+    # One that was rebuilt has its rows by their new place, and is not rebuilt again.
+    rebuilt = replace(segment(1, 500), files={7: 500}, begin=6)
+    assert live_rows(index([rebuilt, both[1]], moved={7: 2000})) == {1: 500, 2: 1500}
+    alone = index([rebuilt, both[1]], moved={7: 500})
+    assert live_rows(alone) == {1: 500, 2: 0}
+    assert chosen(alone) == ("deleted rows", [2], False)
 
 
 def test_other_formats_come_first() -> None:

@@ -48,10 +48,8 @@ def search_many(
     )
     position = queries.columns.index(column)
     storage, cache_bytes = runtime.storage, runtime.settings.cache_bytes
-    # Tasks read nothing of the table but the tail.
-    needed = {piece.file.key for piece in snapshot.tail}
-    files = {key: file for key, file in snapshot.files.items() if key in needed}
-    sent = replace(snapshot, files=files, deletes={})
+    # Tasks read nothing of the table but the tail, and where rows have moved to.
+    sent = replace(snapshot, files={}, deletes={})
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opener = Opener(storage, cache_bytes=cache_bytes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -25,9 +25,10 @@ from tailrace.indexes.row_addresses import key_name, write_rows
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.segment_files import SegmentCache, write_archive
 from tailrace.objects import Storage
-from tailrace.store.files import RowRange, split
+from tailrace.store import row_ids
+from tailrace.store.files import Op, Positions, RowRange, split
 from tailrace.store.reader import read
-from tailrace.store.schema import Column, TableInfo
+from tailrace.store.schema import ROW_ID_COLUMN, Column, TableInfo
 from tailrace.store.spark_actions import run_tasks
 from tailrace.store.write import new_object_name
 
@@ -58,6 +59,9 @@ class Builder:
     txn_id: str
     centroids: Centroids | None = None
     cache_bytes: int = 0
+    # The id of the first row of each plain file, by the file's key; None for segments that never
+    # become a part of the lake: nobody will look for their rows elsewhere.
+    first_ids: Mapping[int, int] | None = None
 
     def run(self, pieces: Iterable[RowRange], *, small: bool = False) -> Iterator[Segment]:
         """Build segments of some pieces; they name every file, including those without a row."""
@@ -66,10 +70,18 @@ class Builder:
         try:
             for piece in pieces:
                 current.files.setdefault(piece.file.key, 0)
-                for positions, rows in read(self.source, piece, columns):
+                has_ids = self.first_ids is not None and piece.file.op is Op.COMPACTION
+                wanted = [*columns, ROW_ID_COLUMN] if has_ids else columns
+                for positions, rows in read(self.source, piece, wanted):
+                    ids = self._ids(piece, positions, rows)
                     for start in range(0, rows.num_rows, _STEP):
                         some = slice(start, start + _STEP)
-                        current.add(piece.file.key, positions[some], rows.slice(start, _STEP))
+                        current.add(
+                            piece.file.key,
+                            positions[some],
+                            None if ids is None else ids[some],
+                            rows.slice(start, _STEP),
+                        )
                         if current.is_full:
                             yield current.finish()
                             current.close()
@@ -79,6 +91,14 @@ class Builder:
                 yield current.finish()
         finally:
             current.close()
+
+    def _ids(self, piece: RowRange, positions: Positions, rows: pa.Table) -> row_ids.RowIds | None:
+        if self.first_ids is None:
+            return None
+        if piece.file.op is not Op.COMPACTION:
+            return self.first_ids[piece.file.key] + positions
+        ids: row_ids.RowIds = rows.column(ROW_ID_COLUMN.name).to_numpy()
+        return ids
 
     def open_centroids(self) -> Any | None:
         """What the segments are divided by."""
@@ -103,6 +123,7 @@ class _Segment:
         self._writer: SegmentWriter | None = None
         self._files: list[np.ndarray[Any, Any]] = []
         self._positions: list[np.ndarray[Any, Any]] = []
+        self._ids: list[row_ids.RowIds] = []
         self._keys: list[pa.Table] = []
         self.files: dict[int, int] = {}
         self.rows = 0
@@ -112,14 +133,18 @@ class _Segment:
     def is_full(self) -> bool:
         return self.rows >= SEGMENT_ROWS or self._bytes >= SEGMENT_BYTES
 
-    def add(self, file: int, positions: np.ndarray[Any, Any], rows: pa.Table) -> None:
+    def add(
+        self, file: int, positions: Positions, ids: row_ids.RowIds | None, rows: pa.Table
+    ) -> None:
         builder = self._builder
         names = [column.name for column in builder.columns]
         there = pc.is_valid(rows.column(names[0]))
         for name in names[1:]:
             there = pc.or_(there, pc.is_valid(rows.column(name)))
         if not pc.all(there).as_py():
-            positions, rows = positions[np.asarray(there)], rows.filter(there)
+            flags = np.asarray(there)
+            positions, rows = positions[flags], rows.filter(there)
+            ids = None if ids is None else ids[flags]
         if not rows.num_rows:
             return
         if self._writer is None:
@@ -129,6 +154,8 @@ class _Segment:
         self._bytes += sum(column.nbytes for column in columns)
         self._files.append(np.full(len(positions), file, np.int64))
         self._positions.append(positions)
+        if ids is not None:
+            self._ids.append(ids)
         keys = rows.select([column.name for column in builder.keys])
         self._keys.append(keys.rename_columns([key_name(column) for column in builder.keys]))
         self.files[file] = self.files.get(file, 0) + len(positions)
@@ -162,6 +189,7 @@ class _Segment:
             np.concatenate(self._files),
             np.concatenate(self._positions),
             pa.concat_tables(self._keys),
+            np.concatenate(self._ids) if self._ids else None,
         )
         files = self._writer.finish()
         name = new_object_name(builder.txn_id, ending="segment")
@@ -188,6 +216,9 @@ def build(
     merged at once.
     """
     runtime = txn.runtime
+    read_from = {piece.file.id: piece.file for piece in pieces}
+    with runtime.database.read() as connection:
+        firsts = row_ids.first_ids(connection, read_from.values())
     builder = Builder(
         source=runtime.storage,
         storage=runtime.storage,
@@ -198,6 +229,7 @@ def build(
         txn_id=txn.object_owner(),
         centroids=centroids,
         cache_bytes=runtime.settings.cache_bytes,
+        first_ids={read_from[number].key: first for number, first in firsts.items()},
     )
     rows = sum(piece.rows for piece in pieces)
     if rows <= _LOCAL_ROWS:

@@ -77,7 +77,8 @@ class IndexConsumer(Consumer):
             segments.check_centroids(connection, centroids)
             if all_anew:
                 segments.end_all(connection, job.id, job.to, runtime.clock.now())
-            segments.enter(connection, job.id, built, job.to)
+            taken_in = segments.next_row_id(connection, source.info.id, job.to)
+            segments.enter(connection, job.id, built, job.to, next_row_id=taken_in)
 
         txn.on_commit(enter)
         return "segments"

@@ -176,7 +176,9 @@ class Index:
             if where is not None:
                 whole = self._open(progress, at, None, tail=tail)
                 return whole.narrowed(matching_rows(self._runtime, whole.snapshot, where))
-            snapshot = index_at(self._runtime, self._job_id, progress.table_id, self.definition, at)
+            snapshot = index_at(
+                self._runtime, self._job_id, progress.table_id, self.definition, at, tail=tail
+            )
             most = self._runtime.settings.tail_rows
             if tail and snapshot.tail_rows > most:
                 raise TailTooLongError(

@@ -20,12 +20,11 @@ from tailrace.indexes.build import SEGMENT_BYTES, SEGMENT_ROWS, build
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.index_snapshot import IndexSnapshot, index_at, live_rows
 from tailrace.indexes.reader import Opener
-from tailrace.indexes.row_addresses import RowAddresses
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.log import get_logger
 from tailrace.propagation import joblog
 from tailrace.propagation.job import JobRecord
-from tailrace.store.files import NONE, RowRange
+from tailrace.store.files import NONE, Op, RowRange
 
 if TYPE_CHECKING:
     from tailrace.store.runtime import Runtime
@@ -101,7 +100,10 @@ def current_index(runtime: Runtime, job_id: int) -> tuple[JobRecord, IndexSnapsh
     if job.watermark is None:
         return None
     definition = Definition.from_spec(job.spec.consumer)
-    return job, index_at(runtime, job.id, table_id, definition, job.watermark, any_format=True)
+    at = job.watermark
+    return job, index_at(
+        runtime, job.id, table_id, definition, at, tail=False, any_format=True
+    )
 
 
 def grown_centroids(snapshot: IndexSnapshot) -> tuple[Centroids, int] | None:
@@ -172,11 +174,14 @@ class Maintenance:
                 now = find_job(connection, job.id)
                 assert now.watermark is not None
                 segments.check_centroids(connection, centroids)
+                # What the index has is what it had. The history since then may be gone by now, so
+                # that the table could not tell.
+                taken_in = segments.taken_in(connection, job.id)
                 ids = [segment.id for segment in rebuild.segments]
                 ended = segments.end(connection, ids, now.watermark, runtime.clock.now())
                 if ended != len(ids):
                     raise ConflictError("a segment was replaced meanwhile")
-                segments.enter(connection, job.id, built, now.watermark)
+                segments.enter(connection, job.id, built, now.watermark, next_row_id=taken_in)
 
             txn.on_commit(enter)
         runtime.step("merge committed")
@@ -195,31 +200,34 @@ class Maintenance:
         By the files where segments have them whole; by row addresses where they share files.
         """
         own = {segment.id for segment in rebuild.segments}
-        others = {
-            key
-            for segment in snapshot.parts.segments
-            if segment.id not in own
-            for key in segment.files
-        }
+        others = [segment for segment in snapshot.parts.segments if segment.id not in own]
+        outputs = {key for key, file in snapshot.files.items() if file.op is Op.COMPACTION}
         named = {
-            key for segment in rebuild.segments for key in segment.files if key in snapshot.files
+            key
+            for segment in rebuild.segments
+            for key in segment.files
+            if key in snapshot.files and key not in outputs
         }
-        whole = named - others
+        whole = named.difference(*(segment.files for segment in others))
+        if not others:  # the index has all rows there are: no segment need be read
+            whole.update(outputs)
         pieces = [snapshot.live_piece(key) for key in sorted(whole)]
-        shared = [segment for segment in rebuild.segments if set(segment.files) & (named & others)]
-        if shared:
-            opener = self._opener()
-            for segment in shared:
-                if not segment.path:
-                    continue
-                rows = opener.read(segment, RowAddresses.read)
+        # Of a file of a compaction, another segment may have rows under the places of before.
+        elsewhere = {*named, *outputs, *(snapshot.lost if outputs else ())} - whole
+        shared = [one for one in rebuild.segments if not elsewhere.isdisjoint(one.files)]
+        if others and shared:
+            stored = [segment for segment in shared if segment.path]
+            for rows in self._opener().addresses(snapshot, stored):
                 live = rows.by_file(~rows.find(snapshot.gone))
                 for key, positions in live.items():
                     if key not in whole:
                         pieces.append(RowRange.at(snapshot.files[key], positions))
-                # Also where nothing is left: what no segment names is what the index lacks.
-                names = (key for key in segment.files if key in named and key not in whole)
-                pieces += [RowRange.at(snapshot.files[key], NONE) for key in names]
+            # Also where nothing is left: what no segment names is what the index lacks.
+            names = {key for one in stored for key in one.files if key in named - whole}
+            pieces += [RowRange.at(snapshot.files[key], NONE) for key in sorted(names)]
+        if not pieces and outputs:
+            # A segment without rows says up to where they were taken in.
+            pieces.append(RowRange.at(snapshot.files[min(outputs)], NONE))
         return pieces
 
     def calibrate(self) -> None:
@@ -244,7 +252,9 @@ class Maintenance:
 
     def _opener(self) -> Opener:
         runtime = self._runtime
-        return Opener(runtime.storage, cache_bytes=runtime.settings.cache_bytes)
+        return Opener(
+            runtime.storage, cache_bytes=runtime.settings.cache_bytes, kept=runtime.kept_files
+        )
 
 
 def next_rebuild(

@@ -1,7 +1,8 @@
 """Opens indexes for searching, and keeps them open from one search to the next.
 
 Always true: a reader shows one snapshot, whatever is committed or merged meanwhile. A segment is
-opened once for all readers that use it.
+opened once for all readers that use it, and its rows are looked for once for those readers whose
+snapshots have the same files of compactions.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -22,11 +23,12 @@ from tailrace.indexes.build import Builder
 from tailrace.indexes.definition import Definition
 from tailrace.indexes.index_snapshot import IndexSnapshot
 from tailrace.indexes.kind import Hit, Searcher
-from tailrace.indexes.row_addresses import RowAddresses, RowSet
+from tailrace.indexes.row_addresses import LostRows, RowAddresses, RowSet, follow
 from tailrace.indexes.segment import Centroids, Segment
 from tailrace.indexes.segment_files import SegmentCache, fetch_archive
 from tailrace.lru import LruCache
 from tailrace.objects import Storage
+from tailrace.store.open_file import KeptFiles
 from tailrace.store.schema import Column
 
 T = TypeVar("T")
@@ -45,11 +47,18 @@ class Hits:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What the kind of a segment keeps open of its files."""
+
+    opened: Any
+
+
+@dataclass(frozen=True)
 class OpenSegment:
-    """A segment at hand: where its rows are, and what its kind keeps open of its files."""
+    """A segment at hand: where its rows are, and what is in it."""
 
     rows: RowAddresses
-    content: Any
+    content: Content
 
 
 class Reader:
@@ -78,7 +87,7 @@ class Reader:
     @property
     def opened(self) -> list[Any]:
         """What its kind keeps open of each segment."""
-        return [segment.content for segment in self._segments]
+        return [segment.content.opened for segment in self._segments]
 
     # --- searching --------------------------------------------------------------------------
 
@@ -131,12 +140,20 @@ def _hidden(rows: RowAddresses, gone: RowSet, only: RowSet | None) -> npt.NDArra
     return hidden if only is None else hidden | ~rows.find(only)
 
 
+def _lost_rows(snapshot: IndexSnapshot, segment: Segment, directory: Path) -> LostRows:
+    return LostRows.read(directory, snapshot.lost, segment.first_ids)
+
+
 class Opener:
     """Opens segments, and keeps the readers that were used last."""
 
-    def __init__(self, storage: Storage, *, cache_bytes: int) -> None:
+    def __init__(
+        self, storage: Storage, *, cache_bytes: int, kept: KeptFiles | None = None
+    ) -> None:
         self._storage, self._cache = storage, SegmentCache(limit=cache_bytes)
-        # A segment is closed with the last reader that uses it.
+        self._kept = kept  # of the table's files
+        # A segment is closed with the last reader that uses it; where its rows are may change.
+        self._contents: WeakValueDictionary[Hashable, Content] = WeakValueDictionary()
         self._segments: WeakValueDictionary[Hashable, OpenSegment] = WeakValueDictionary()
         self._centroids: LruCache[Any] = LruCache(_OPEN_READERS)
         self._jobs: LruCache[LruCache[Reader]] = LruCache(_OPEN_JOBS)
@@ -150,22 +167,51 @@ class Opener:
         """Forget all that is open: somebody has removed the files."""
         self._jobs.clear()
         self._segments.clear()
+        self._contents.clear()
 
     def open(self, snapshot: IndexSnapshot, *, tail: bool) -> Reader:
         """A reader of a snapshot, on request with the tail that is not indexed yet."""
-        segments = [self._opened(snapshot, one) for one in snapshot.parts.segments if one.path]
+        segments = self._open_segments(snapshot)
         if tail and snapshot.tail_rows:
             segments += self._open_tail(snapshot)
         return Reader(self, snapshot, segments, None)
 
-    def _opened(self, snapshot: IndexSnapshot, segment: Segment) -> OpenSegment:
+    def _open_segments(self, snapshot: IndexSnapshot) -> list[OpenSegment]:
+        stored = [one for one in snapshot.parts.segments if one.path]
+        moved_to = tuple(file.key for file in snapshot.moved_to)
+        keys: list[Hashable] = [
+            (one.checksum, snapshot.definition, moved_to if snapshot.has_moved(one) else ())
+            for one in stored
+        ]
+        opened = [self._segments.get(key) for key in keys]
+        missing = [number for number, one in enumerate(opened) if one is None]
+        rows = self.addresses(snapshot, [stored[number] for number in missing])
+        for number, own in zip(missing, rows, strict=True):
+            content = self._content(snapshot, stored[number])
+            opened[number] = self._segments[keys[number]] = OpenSegment(own, content)
+        return [one for one in opened if one is not None]
+
+    def addresses(self, snapshot: IndexSnapshot, segments: Sequence[Segment]) -> list[RowAddresses]:
+        """Where the rows of some segments are at a snapshot."""
+        lost: dict[int, LostRows] = {}
+        read: dict[int, RowAddresses] = {}
+        for one in segments:
+            if snapshot.has_moved(one):
+                lost[one.id] = self.read(one, partial(_lost_rows, snapshot, one))
+            else:
+                read[one.id] = self.read(one, RowAddresses.read)
+        moved = follow(self._storage, snapshot.moved_to, list(lost.values()), self._kept)
+        read |= dict(zip(lost, moved, strict=True))
+        return [read[one.id] for one in segments]
+
+    def _content(self, snapshot: IndexSnapshot, segment: Segment) -> Content:
         key = (segment.checksum, snapshot.definition)
-        opened = self._segments.get(key)
-        if opened is None:
-            opened = self._segments[key] = self.read(
-                segment, lambda directory: self._read(snapshot, segment, directory)
+        content = self._contents.get(key)
+        if content is None:
+            content = self._contents[key] = self.read(
+                segment, lambda directory: self._open_content(snapshot, segment, directory)
             )
-        return opened
+        return content
 
     def read(self, stored: Segment | Centroids, read: Callable[[Path], T]) -> T:
         """Read something of the files of a segment, or of centroids."""
@@ -175,13 +221,12 @@ class Opener:
         """A new directory on the disk of the segments, for the caller to remove."""
         return self._cache.temporary()
 
-    def _read(self, snapshot: IndexSnapshot, segment: Segment, directory: Path) -> OpenSegment:
+    def _open_content(self, snapshot: IndexSnapshot, segment: Segment, directory: Path) -> Content:
         definition, number = snapshot.definition, segment.centroids
         divided = None
         if number is not None:
             divided = number, self._loaded(definition, snapshot.parts.centroids[number])
-        content = definition.kind.open(definition, directory, self.temporary, divided)
-        return OpenSegment(RowAddresses.read(directory), content)
+        return Content(definition.kind.open(definition, directory, self.temporary, divided))
 
     def _loaded(self, definition: Definition, centroids: Centroids) -> Any:
         """Centroids as searches use them."""
@@ -212,7 +257,8 @@ class Opener:
                     directory = temporary / segment.checksum
                     directory.mkdir()
                     fetch_archive(outside, segment.path, segment.checksum, directory)
-                    opened.append(self._read(snapshot, segment, directory))
+                    content = self._open_content(snapshot, segment, directory)
+                    opened.append(OpenSegment(RowAddresses.read(directory), content))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return opened

@@ -1,8 +1,12 @@
-"""The address in the table (file and position), and the key, of each row of a segment."""
+"""The address in the table (file and position), the id and the key of each row of a segment.
+
+A row that compaction has moved is looked for by its id, once, when a segment is opened (`follow`).
+From then on it has the address that the table has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,21 +16,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tailrace.store.files import Positions
-from tailrace.store.schema import FILE, POS, Column
+from tailrace.objects import Storage
+from tailrace.store.files import DataFile, Positions
+from tailrace.store.open_file import KeptFiles
+from tailrace.store.row_ids import RowIds, WantedIds, find_in
+from tailrace.store.schema import FILE, POS, ROW_ID_COLUMN, Column
 
 NAME = "rows.parquet"
+ROW = "_row"  # the column of ids
 Numbers = npt.NDArray[np.int64]
 # Some rows of a table: by data file their positions, or None for all rows of the file.
 RowSet = Mapping[int, Positions | None]
 
 
-def write_rows(directory: Path, files: Numbers, positions: Numbers, keys: pa.Table) -> None:
+def write_rows(
+    directory: Path, files: Numbers, positions: Numbers, keys: pa.Table, ids: RowIds | None = None
+) -> None:
     """Write the addresses of a segment; numbers that count up take next to no space."""
     table = pa.table([pa.array(files), pa.array(positions)], names=[FILE, POS])
+    counts_up = {POS: "DELTA_BINARY_PACKED"}
+    if ids is not None:
+        table = table.append_column(ROW, pa.array(ids))
+        counts_up[ROW] = "DELTA_BINARY_PACKED"
     for name, array in zip(keys.column_names, keys.columns, strict=True):
         table = table.append_column(name, array)
-    counts_up = {POS: "DELTA_BINARY_PACKED"}
     for field in keys.schema:
         if pa.types.is_integer(field.type):
             counts_up[field.name] = "DELTA_BINARY_PACKED"
@@ -54,7 +67,8 @@ class RowAddresses:
 
     @staticmethod
     def read(directory: Path) -> RowAddresses:
-        table = pq.read_table(directory / NAME).combine_chunks()
+        names = [name for name in pq.read_schema(directory / NAME).names if name != ROW]
+        table = pq.read_table(directory / NAME, columns=names).combine_chunks()
         files, positions = table.column(FILE).to_numpy(), table.column(POS).to_numpy()
         return RowAddresses(files, positions, table.drop_columns([FILE, POS]))
 
@@ -110,3 +124,62 @@ class RowAddresses:
             values = held.chunk(0).take(chosen) if one else held.take(chosen).combine_chunks()
             arrays.append(values if values.type == column.type else values.cast(column.type))
         return arrays
+
+
+@dataclass(frozen=True)
+class LostRows:
+    """Rows of a segment whose files are gone: they were deleted, or compaction has moved them."""
+
+    addresses: RowAddresses  # of the segment
+    places: Numbers  # of these rows in it
+    ids: RowIds
+
+    @staticmethod
+    def read(directory: Path, lost: Collection[int], firsts: Mapping[int, int] | None) -> LostRows:
+        """Those of some files; `firsts` has the first id of each, where the segment has no ids."""
+        addresses = RowAddresses.read(directory)
+        places = np.flatnonzero(np.isin(addresses.files, np.array(sorted(lost), np.int64)))
+        if firsts is None:
+            ids = pq.read_table(directory / NAME, columns=[ROW]).column(0).to_numpy()[places]
+        else:
+            keys, which = np.unique(addresses.files[places], return_inverse=True)
+            # What was not in the catalog any more when ids became known: no row has such an id.
+            starts = np.array([firsts.get(int(key), _NO_ROW) for key in keys], np.int64)
+            ids = starts[which] + addresses.positions[places]
+        return LostRows(addresses, places, ids)
+
+
+_NO_ROW = -(2**62)
+
+
+def follow(
+    storage: Storage,
+    moved_to: Sequence[DataFile],
+    lost: Sequence[LostRows],
+    kept: KeptFiles | None = None,
+) -> list[RowAddresses]:
+    """The addresses of segments whose rows may be in files of compactions by now.
+
+    Those that are not keep their address, which nothing has any more. The ids of each file are read
+    once for all segments, and of row groups that have none of the rows not at all.
+    """
+    if not lost:
+        return []
+    ids = np.concatenate([one.ids for one in lost])
+    order = np.argsort(ids, kind="stable")
+    wanted = WantedIds(ids[order])
+    files = np.concatenate([one.addresses.files[one.places] for one in lost])
+    positions = np.concatenate([one.addresses.positions[one.places] for one in lost])
+    for file in moved_to:
+        own = None if kept is None else kept.for_read(file.rows, [ROW_ID_COLUMN])
+        for found_at, found in find_in(storage, file, wanted, own):
+            there = order[wanted.places(found)]
+            files[there], positions[there] = file.key, found_at
+    moved, start = [], 0
+    for one in lost:
+        stop = start + len(one.places)
+        new_files, new_positions = one.addresses.files.copy(), one.addresses.positions.copy()
+        new_files[one.places], new_positions[one.places] = files[start:stop], positions[start:stop]
+        moved.append(RowAddresses(new_files, new_positions, one.addresses.keys))
+        start = stop
+    return moved

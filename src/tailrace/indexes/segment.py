@@ -2,9 +2,10 @@
 
 Always true: an index at snapshot s of its table consists of the segments with begin <= s < end.
 A segment has rows of some data files: each row that can be found is in exactly one segment of the
-index at a snapshot. Segments don't know which rows were deleted since: the table's own delete files
-do, for every snapshot. A segment or a set of centroids leaves the catalog in the commit after which
-no snapshot shows it, and only then can its object be deleted.
+index at a snapshot. Rows are known by their places and by their ids: of a row that compaction has
+moved, the id is still right. Segments don't know which rows were deleted since: the table's own
+delete files do, for every snapshot. A segment or a set of centroids leaves the catalog in the
+commit after which no snapshot shows it, and only then can its object be deleted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tailrace.catalog import ducklake as dl
 from tailrace.errors import ConflictError
 from tailrace.indexes import tables as t
 from tailrace.propagation import tables as pt
@@ -38,6 +40,8 @@ _SEGMENT = {
     "files": _S.files,
     "format": _S.format,
     "centroids": _S.centroids,
+    "next_row_id": _S.next_row_id,
+    "first_ids": _S.first_ids,
 }
 _CENTROIDS = {
     "id": _C.centroids_id,
@@ -63,8 +67,11 @@ class Segment:
     files: Mapping[int, int]
     format: str
     centroids: int | None = None
+    # The id of the first row by the key of its data file; None if it has the ids of its rows.
+    first_ids: Mapping[int, int] | None = None
     id: int = -1  # until committed
     begin: int = -1
+    next_row_id: int = -1  # rows with a lesser id were taken in when it began
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,17 +99,31 @@ class Parts:
     def newest_centroids(self) -> Centroids | None:
         return self.centroids[max(self.centroids)] if self.centroids else None
 
+    @property
+    def begin(self) -> int:
+        """The last snapshot whose rows were taken in; -1 if there is none."""
+        return max((one.begin for one in self.segments), default=-1)
+
+    @property
+    def next_row_id(self) -> int:
+        """Rows with a lesser id were taken in, and no others."""
+        return max((one.next_row_id for one in self.segments), default=0)
+
 
 def parts_at(connection: sa.Connection, job_id: int, at: int) -> Parts:
     """The parts of an index at a snapshot of its table."""
     query = _select(_SEGMENT).where(_S.job_id == job_id, lookup.visible(t.segment, at))
     segments = []
     for row in connection.execute(query.order_by(_S.segment_id)).mappings():
-        files = {int(key): rows for key, rows in json.loads(row["files"]).items()}
-        segments.append(Segment(**{**row, "files": files}))
+        firsts = None if row["first_ids"] is None else _numbers(row["first_ids"])
+        segments.append(Segment(**{**row, "files": _numbers(row["files"]), "first_ids": firsts}))
     rows = connection.execute(_select(_CENTROIDS).where(_C.job_id == job_id)).mappings()
     centroids = {row["id"]: Centroids(**row) for row in rows}
     return Parts(segments=tuple(segments), centroids=centroids)
+
+
+def _numbers(text: str) -> dict[int, int]:
+    return {int(key): number for key, number in json.loads(text).items()}
 
 
 def _select(columns: Mapping[str, sa.Column[Any]]) -> sa.Select[Any]:
@@ -139,13 +160,47 @@ def calibrate(connection: sa.Connection, number: int, *, probes: int, rows: int)
     )
 
 
-def enter(connection: sa.Connection, job_id: int, segments: Sequence[Segment], begin: int) -> None:
-    """Make segments a part of an index, from a snapshot of the table on."""
+def next_row_id(connection: sa.Connection, table_id: int, at: int) -> int:
+    """The ids of the rows that a table got up to a snapshot are below this.
+
+    Right while the history since then is kept, under the lock of a commit.
+    """
+    f, w = dl.data_file.c, dl.table_stats.c
+    later = sa.select(sa.func.min(f.row_id_start)).where(
+        f.table_id == table_id, f.begin_snapshot > at
+    )
+    first = connection.execute(later).scalar()
+    if first is None:
+        query = sa.select(w.next_row_id).where(w.table_id == table_id)
+        first = connection.execute(query).scalar_one()
+    return int(first)
+
+
+def taken_in(connection: sa.Connection, job_id: int) -> int:
+    """Rows of the table with a lesser id, an index has taken in by now."""
+    query = sa.select(sa.func.max(_S.next_row_id)).where(
+        _S.job_id == job_id, _S.end_snapshot.is_(None)
+    )
+    return int(connection.execute(query).scalar() or 0)
+
+
+def enter(
+    connection: sa.Connection,
+    job_id: int,
+    segments: Sequence[Segment],
+    begin: int,
+    *,
+    next_row_id: int,
+) -> None:
+    """Make segments a part of an index, from a snapshot of the table on.
+
+    Up to there the index has taken in the rows with ids below `next_row_id`.
+    """
     if not segments:
         return
     first = next_number(connection, _SEQUENCE, len(segments)) - len(segments) + 1
     rows = [
-        _values(replace(one, id=number, begin=begin), _SEGMENT)
+        _values(replace(one, id=number, begin=begin, next_row_id=next_row_id), _SEGMENT)
         | {"job_id": job_id, "files": json.dumps(one.files)}
         for number, one in enumerate(segments, first)
     ]

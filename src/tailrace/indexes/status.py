@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -12,14 +12,16 @@ import sqlalchemy as sa
 from tailrace.catalog.part import Int
 from tailrace.indexes import tables as t
 from tailrace.indexes.definition import Definition
-from tailrace.indexes.segment import parts_at
+from tailrace.indexes.segment import Parts, parts_at
 from tailrace.propagation import tables as pt
 from tailrace.propagation.freshness import is_fresh
 from tailrace.propagation.status import JobStatus
-from tailrace.store import lookup
+from tailrace.store import lookup, table_files
 from tailrace.store import tables as st
+from tailrace.store.files import DataFile, Op
 from tailrace.store.lookup import NEWEST, OLDEST
 from tailrace.store.runtime import Runtime
+from tailrace.store.schema import TableInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +62,9 @@ def status_of(
     files = [] if table is None else mirror.data_files(table, newest)
     with runtime.database.read() as connection:
         parts = parts_at(connection, job.job_id, newest)
-        indexed = {key for segment in parts.segments for key in segment.files}
-        pending = [file for file in files if file.key not in indexed]
+        pending = (
+            [] if table is None else _pending(connection, progress, table, files, parts, newest)
+        )
         # Deletes alone leave no pending file: then the last change has to do.
         first = min([file.begin for file in pending], default=progress.changed)
         since = lookup.snapshot_time(connection, first) or job.created_at
@@ -89,6 +92,27 @@ def status_of(
         note=job.note,
         created_at=job.created_at,
     )
+
+
+def _pending(
+    connection: sa.Connection,
+    progress: Progress,
+    table: TableInfo,
+    files: Sequence[DataFile],
+    parts: Parts,
+    newest: int,
+) -> list[DataFile]:
+    """The files with the rows that an index does not have yet.
+
+    What compaction has moved counts where it came in.
+    """
+    named = {key for segment in parts.segments for key in segment.files}
+    pending = [file for file in files if file.key not in named]
+    if progress.watermark is None or progress.watermark < progress.oldest:
+        return pending  # it has to be built from what there is
+    begun = table_files.files_begun(connection, table, progress.watermark, newest)
+    pending += [file for file in begun if file.rewritten]
+    return [file for file in pending if file.op is not Op.COMPACTION]
 
 
 # One query, which every search makes.
