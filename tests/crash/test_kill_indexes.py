@@ -14,6 +14,7 @@ import pytest
 import tailrace
 from tests.indexes.model import Model, having, keys
 from tests.support import children, counted, servers, victim
+from tests.support.compaction import compact
 from tests.support.lakes import configure
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def kill(lake_args: LakeArgs, step: str, nth: int) -> None:
         lake.run_until_fresh(timeout=60)
         before, indexed = dict(model.rows), lake.snapshot
         model.step()
+        compact(lake, "doc")  # what is to be indexed, and what is, has moved
         model.step()
         arguments = (lake_args, freshen, (), step, nth, SETTINGS)
         child = children.start(victim.run, *arguments)
@@ -149,8 +151,11 @@ def search_while_it_changes(lake: tailrace.Lake, steps: int) -> None:
     with lake.serving():
         for thread in threads:
             thread.start()
-        for _ in range(steps):
+        for number in range(steps):
             model.step()
+            if number % 4 == 0:
+                compact(lake, "doc")
+                model.note()
         written.set()
         for thread in threads:
             thread.join()
