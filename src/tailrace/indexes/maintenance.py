@@ -101,9 +101,7 @@ def current_index(runtime: Runtime, job_id: int) -> tuple[JobRecord, IndexSnapsh
         return None
     definition = Definition.from_spec(job.spec.consumer)
     at = job.watermark
-    return job, index_at(
-        runtime, job.id, table_id, definition, at, tail=False, any_format=True
-    )
+    return job, index_at(runtime, job.id, table_id, definition, at, tail=False, any_format=True)
 
 
 def grown_centroids(snapshot: IndexSnapshot) -> tuple[Centroids, int] | None:
