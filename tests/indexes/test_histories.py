@@ -58,12 +58,14 @@ def run_history(lake: tailrace.Lake, seed: int, metric: str, steps: int, path: P
     model = Model(lake, random)
     model.make(metric)
     lake.run_until_fresh()
+    model.note()
     indexed = [lake.snapshot]
     for _ in range(steps):
         model.step()
         check(model, lake.snapshot, metric, freshness="latest")
         if random.random() < 0.5:
             lake.run_until_fresh()
+            model.note()  # files may have been compacted
             indexed.append(lake.snapshot)
         now = lake.index("doc", "words").search("late")
         assert tailrace.as_of(now) == indexed[-1]
@@ -71,6 +73,7 @@ def run_history(lake: tailrace.Lake, seed: int, metric: str, steps: int, path: P
     for snapshot in sorted(model.at)[1:]:  # as of any snapshot, also between two watermarks
         check(model, snapshot, metric, at=snapshot)
     lake.run_until_fresh()
+    model.note()
     check(model, lake.snapshot, metric)
     check_scores(model, path)
     counted.count("histories of a table with indexes")
