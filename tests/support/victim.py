@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from tailrace import errors
+from tailrace.catalog.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import tailrace
     from tests.support.lakes import LakeArgs
@@ -40,12 +43,39 @@ def run(
 
     def on_step(name: str) -> None:
         if name == step and next(reached) == nth:
-            os.kill(os.getpid(), how)
+            with _writing:
+                os.kill(os.getpid(), how)
 
+    if how == signal.SIGSTOP:
+        _write_one_at_a_time()
     if step == HALF_WRITTEN:
         _announce_half_written(on_step)
     with args.connect(on_step=on_step, settings=settings) as lake:
         work(lake, *arguments)
+
+
+# Held by the thread that writes to the catalog, in a process that is going to be frozen.
+_writing = threading.RLock()
+
+
+def _write_one_at_a_time() -> None:
+    """Let no other thread be in the middle of a transaction when this process is frozen.
+
+    A heartbeat's, say: then SQLite would be locked for everybody.
+    """
+    transaction, write_one = Database._transaction, Database.write_one
+
+    @contextmanager
+    def transaction_alone(self: Database, **options: Any) -> Iterator[Any]:
+        with _writing, transaction(self, **options) as connection:
+            yield connection
+
+    def write_one_alone(self: Database, *arguments: Any) -> None:
+        with _writing:
+            write_one(self, *arguments)
+
+    Database._transaction = transaction_alone
+    Database.write_one = write_one_alone
 
 
 def _announce_half_written(on_step: Callable[[str], None]) -> None:
@@ -98,6 +128,19 @@ def told_sweep(lake: tailrace.Lake) -> None:
     try:
         lake.sweep()
     except TaskStoppedError:
+        os._exit(REFUSED)
+
+
+def maintain(lake: tailrace.Lake) -> None:
+    """Compact a table."""
+    lake.maintain("t")
+
+
+def told_maintain(lake: tailrace.Lake) -> None:
+    """The same; the process ends with `REFUSED` if it was told that it must not."""
+    try:
+        lake.maintain("t")
+    except (errors.UnavailableError, errors.ConflictError):
         os._exit(REFUSED)
 
 
