@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tailrace.indexes.status import IndexStatus
     from tailrace.lake import Lake, connect
     from tailrace.propagation.changes import Changes
+    from tailrace.propagation.compacting import Compaction
     from tailrace.propagation.consumer import JobContext, consumer
     from tailrace.propagation.history import Iteration, Usage
     from tailrace.propagation.job import State
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tailrace.propagation.trigger import Trigger, trigger
     from tailrace.settings import Settings
     from tailrace.sql.result import Result
+    from tailrace.store.compaction import TableHealth
     from tailrace.store.purge import Purge
     from tailrace.store.snapshots import Snapshot
     from tailrace.store.sweep import Sweep
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 # Where each name is defined. Imported on first use: `tailrace --help` needs none of them.
 _PLACES = {
     "Changes": "propagation.changes",
+    "Compaction": "propagation.compacting",
     "Configuration": "configuration",
     "Explanation": "views.refresh.planner",
     "Index": "indexes.index",
@@ -67,6 +70,7 @@ _PLACES = {
     "State": "propagation.job",
     "Sweep": "store.sweep",
     "Table": "store.table",
+    "TableHealth": "store.compaction",
     "TaskStatus": "propagation.task_status",
     "Transaction": "store.transaction",
     "Trigger": "propagation.trigger",
@@ -98,6 +102,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Changes",
     "CommitUnknownError",
+    "Compaction",
     "Configuration",
     "ConflictError",
     "CorruptError",
@@ -120,6 +125,7 @@ __all__ = [
     "State",
     "Sweep",
     "Table",
+    "TableHealth",
     "TailraceError",
     "TaskStatus",
     "Transaction",

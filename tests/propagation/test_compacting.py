@@ -97,3 +97,21 @@ def test_optimize_says_what_it_did(sqlite_lake: tailrace.Lake) -> None:
     assert result.message == f"main.t: {count} files became 1"
     assert result.to_arrow().column("into").to_pylist() == [1]
     assert sqlite_lake.sql("OPTIMIZE t").message == "main.t: nothing to do"
+
+
+def test_health_says_what_is_worth_it(sqlite_lake: tailrace.Lake) -> None:
+    rows = make(sqlite_lake)
+    count = files_of(sqlite_lake)
+    health = sqlite_lake.table("t").health()
+    assert (health.files, health.small_files, health.rows) == (count, count, len(rows))
+    assert health.deleted_rows > 0
+    assert [one.reason for one in sqlite_lake.maintain("t", dry_run=True)] == list(health.due)
+    (row,) = sqlite_lake.sql("DESCRIBE DETAIL t").to_arrow().to_pylist()
+    assert (row["files"], row["due"]) == (count, health.due[0])
+    sqlite_lake.maintain("t")
+    health = sqlite_lake.table("t").health()
+    assert (health.files, health.deleted_rows, health.due) == (1, 0, ())
+    # A table of that name is described as any other.
+    sqlite_lake.create_table("detail", {"id": "int"})
+    assert sqlite_lake.sql("DESCRIBE detail").to_arrow().num_rows == 1
+    assert sqlite_lake.sql("DESCRIBE DETAIL detail").to_arrow().column("files").to_pylist() == [0]

@@ -135,6 +135,11 @@ class Parser:
             return ""
         return str(token.text).upper()
 
+    @property
+    def at_last(self) -> bool:
+        """Whether there is one token left, or none."""
+        return self._place + 1 >= len(self._tokens)
+
     # --- read -------------------------------------------------------------------------------
 
     def accept(self, *words: str) -> bool:

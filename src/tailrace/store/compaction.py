@@ -23,7 +23,7 @@ nothing is chosen any more, unless rows change.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tailrace.settings import Settings, group_rows
@@ -54,6 +54,41 @@ class FileGroup:
     def rows(self) -> int:
         """How many rows are rewritten."""
         return sum(map(live_rows, self.files))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHealth:
+    """How the files of a table are at the newest snapshot, and what is worth a compaction."""
+
+    files: int
+    small_files: int  # of less than half of `Settings.file_bytes`
+    rows: int  # without the deleted ones
+    deleted_rows: int  # that are still in the files
+    bytes: int
+    due: tuple[str, ...]  # why some files are worth it, for each group of them
+
+    @property
+    def deleted_share(self) -> float:
+        """The share of deleted rows in the files."""
+        return self.deleted_rows / max(1, self.rows + self.deleted_rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "deleted_share": self.deleted_share}
+
+
+def health_of(files: Sequence[DataFile], settings: Settings, *, looked_up: bool) -> TableHealth:
+    """The health of a table with these files."""
+    known = _Files.of(files, settings, looked_up, ())
+    due = choose_files(files, settings, looked_up=looked_up)
+    return TableHealth(
+        files=len(files),
+        small_files=sum(not known.is_full(file) for file in files),
+        rows=sum(map(live_rows, files)),
+        deleted_rows=sum(map(deleted_rows, files)),
+        bytes=sum(file.size for file in files),
+        due=tuple(group.reason for group in due),
+    )
 
 
 def live_rows(file: DataFile) -> int:

@@ -13,6 +13,7 @@ from tailrace.spark_sql.types import parse_type, spark_type
 from tailrace.store import changes as feed
 from tailrace.store import scan as local_scan
 from tailrace.store import spark_scan
+from tailrace.store.compaction import TableHealth, health_of
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.scan import Scan
 from tailrace.store.schema import TableInfo
@@ -69,6 +70,12 @@ class Table:
     def primary_key(self) -> list[str]:
         """The names of the key's columns; empty without a key."""
         return [column.name for column in self.info.key_columns]
+
+    def health(self) -> TableHealth:
+        """How its files are, and which of them are worth a compaction: see `lake.maintain`."""
+        scan = self._scan(None)
+        files = [live.file for live in scan.files]
+        return health_of(files, self._runtime.settings, looked_up=scan.table.is_looked_up)
 
     # --- read -------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from tailrace.propagation.history import Iteration
 from tailrace.propagation.job import Job, JobRecord, State
 from tailrace.propagation.jobs import Jobs, home_of
 from tailrace.propagation.status import JobStatus
+from tailrace.store.compaction import TableHealth
 from tailrace.store.names import split_name
 from tailrace.store.runtime import TenantRuntime
 from tailrace.store.table import Table
@@ -116,6 +117,10 @@ class View:
         table = self._stored().info
         shown = [item.name for item in self._reader().selects]
         return {name: spark_type(table.column(name).type) for name in shown}
+
+    def health(self) -> TableHealth:
+        """How the files that it is stored in are: see `lake.maintain`."""
+        return self._stored().health()
 
     def history(self, limit: Count = 100) -> list[Iteration]:
         """Its last refreshes, newest first."""

@@ -162,7 +162,9 @@ def read_drop(what: str) -> Callable[[Parser], Run]:
 
 
 def read_describe(parser: Parser) -> Run:
-    """`DESCRIBE [TABLE] name`."""
+    """`DESCRIBE [TABLE | DETAIL] name`."""
+    if not parser.at_last and parser.accept("DETAIL"):  # else it is a table's name
+        return _read_detail(parser)
     parser.accept("TABLE")
     name = parser.object_name("the table or view")
 
@@ -187,6 +189,29 @@ def read_describe(parser: Parser) -> Run:
             "column": pa.string(), "type": pa.string(), "nullable": pa.bool_(), "key": pa.int64()
         }  # fmt: skip
         return listed(lake, rows, kinds)
+
+    return run
+
+
+_DETAIL = {
+    "files": pa.int64(),
+    "small_files": pa.int64(),
+    "rows": pa.int64(),
+    "deleted_rows": pa.int64(),
+    "bytes": pa.int64(),
+    "due": pa.string(),
+}
+
+
+def _read_detail(parser: Parser) -> Run:
+    """The rest of `DESCRIBE DETAIL name`."""
+    name = parser.object_name("the table or view")
+
+    def run(lake: Lake, _args: Mapping[str, Any]) -> Result:
+        described = lake.view(name) if exists(lake.view, name) else lake.table(name)
+        health = described.health()
+        row = {key: getattr(health, key) for key in _DETAIL}
+        return listed(lake, [{**row, "due": "; ".join(health.due) or None}], _DETAIL)
 
     return run
 
