@@ -211,6 +211,7 @@ class World:
                         table_id=table,
                         begin_snapshot=self.snapshot,
                         record_count=1,
+                        row_id_start=self.snapshot * 10,
                     )
                 )
         self.note(f"commit {self.snapshot} of {touched}")

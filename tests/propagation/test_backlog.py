@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from tailrace.catalog import ducklake as dl
 from tailrace.propagation.freshness import cut, large_tables
 from tailrace.settings import Settings
+from tailrace.store import tables as st
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ SETTINGS = Settings(iteration_rows=100, iteration_snapshots=4, local_rows=10)
 def catalog() -> Iterator[sa.Connection]:
     engine = sa.create_engine("sqlite://")
     with engine.connect() as connection:
-        for table in (dl.data_file, dl.delete_file):
+        for table in (dl.data_file, dl.delete_file, st.own_file):
             names = ", ".join(column.name for column in table.columns)
             connection.execute(sa.text(f"CREATE TABLE {table.name} ({names})"))
         yield connection
@@ -31,8 +32,9 @@ def catalog() -> Iterator[sa.Connection]:
 def add(catalog: sa.Connection, table: int, snapshot: int, rows: int) -> None:
     catalog.execute(
         sa.text(
-            f"INSERT INTO {dl.data_file.name} (table_id, begin_snapshot, record_count) "
-            "VALUES (:table, :snapshot, :rows)"
+            f"INSERT INTO {dl.data_file.name} "
+            "(table_id, begin_snapshot, record_count, row_id_start) "
+            "VALUES (:table, :snapshot, :rows, 0)"
         ),
         {"table": table, "snapshot": snapshot, "rows": rows},
     )
