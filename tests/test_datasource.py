@@ -388,9 +388,10 @@ def test_a_write_conflicts_with_what_was_committed_meanwhile(
 def test_a_lake_on_postgres_and_s3(
     postgres_url: str,
     s3_bucket: S3Bucket,
-    spark: SparkSession,
+    registered: SparkSession,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    spark = registered
     options = {
         "endpoint": s3_bucket.endpoint,
         "access_key_id": s3_bucket.access_key,
