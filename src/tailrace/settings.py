@@ -19,7 +19,6 @@ _LEAST: dict[str, int | timedelta] = {
     **dict.fromkeys(("local_rows", "local_keys", "bitmap_rows"), -1),
     **dict.fromkeys(("local_bytes", "memory_rows", "tail_rows", "exact_rows"), 0),
     **dict.fromkeys(("cache_bytes", "kept_bytes", "commit_rounds", "rewrite_rows"), 0),
-    # A node with none leaves maintenance to others.
     "maintenance_workers": 0,
     **dict.fromkeys(("merge_segments", "compact_files"), 2),
     "drop_timeout": timedelta(0),
@@ -85,7 +84,8 @@ class Settings:
     commit_rounds: int = 3
 
     # Tasks of maintenance that a node runs at once, beside its iterations. One leaves a machine of
-    # few cores to what people wait for; large ones spread over Spark's by themselves.
+    # few cores to what people wait for; large ones spread over Spark's by themselves. With 0, a
+    # process leaves them to others.
     maintenance_workers: int = 1
     # Iterations that a node runs at once. Spark itself spreads each over its cores.
     workers: int = 4

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tailrace
+from tailrace.propagation import compacting
 from tests.support import duck
 from tests.support.process import wait_until
 from tests.support.rows import bag
@@ -115,3 +116,19 @@ def test_health_says_what_is_worth_it(sqlite_lake: tailrace.Lake) -> None:
     sqlite_lake.create_table("detail", {"id": "int"})
     assert sqlite_lake.sql("DESCRIBE detail").to_arrow().num_rows == 1
     assert sqlite_lake.sql("DESCRIBE DETAIL detail").to_arrow().column("files").to_pylist() == [0]
+
+
+def test_only_tables_that_may_be_worth_it_are_looked_at(sqlite_lake: tailrace.Lake) -> None:
+    lake = sqlite_lake
+    make(lake)
+    quiet = [lake.create_table(f"quiet{number}", COLUMNS) for number in range(20)]
+    for table in quiet:
+        table.append([{"id": 1, "v": "x"}])
+    mirror, looked_at = lake.runtime.mirror, []
+    plain = mirror.data_files
+    mirror.data_files = lambda table, at: (looked_at.append(table.name), plain(table, at))[1]  # type: ignore[method-assign]
+    ids = [lake.table(name).info.id for name in lake.tables()]
+    looked_at.clear()
+    tasks = list(compacting.due(lake.runtime, ids))
+    assert looked_at == ["t"]
+    assert [task.scope.table for task in tasks] == [lake.table("t").info.id]

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import sqlalchemy as sa
+
+from tailrace.catalog import ducklake as dl
 from tailrace.errors import InvalidError
 from tailrace.propagation import maintenance
 from tailrace.propagation.monitor import PRODUCERS
@@ -80,10 +83,27 @@ def _task(table: TableInfo, group: FileGroup) -> NewTask:
     )
 
 
+def _candidates(runtime: Runtime, table_ids: Sequence[int]) -> list[int]:
+    """Those of some tables whose files are worth a look: many, with deleted rows, or large."""
+    settings, files, deletes = runtime.settings, dl.data_file.c, dl.delete_file.c
+    live = sa.select(files.table_id).where(
+        files.table_id.in_(table_ids), files.end_snapshot.is_(None)
+    )
+    query = sa.union(
+        live.group_by(files.table_id).having(sa.func.count() >= settings.compact_files),
+        live.where(files.file_size_bytes > settings.file_bytes),
+        sa.select(deletes.table_id).where(
+            deletes.table_id.in_(table_ids), deletes.end_snapshot.is_(None)
+        ),
+    )
+    with runtime.database.read() as connection:
+        return sorted(connection.execute(query).scalars())
+
+
 def due(runtime: Runtime, table_ids: Sequence[int]) -> Iterator[NewTask]:
     """The compactions that some tables are worth."""
     newest = runtime.mirror.newest()
-    for number in table_ids:
+    for number in _candidates(runtime, table_ids):
         table = runtime.mirror.table_by_id(number, newest)
         if table is not None:
             files = runtime.mirror.data_files(table, newest)

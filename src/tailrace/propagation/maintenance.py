@@ -367,8 +367,11 @@ class Maintenance:
     def run(self, deadline: float | None = None) -> None:
         """Do what is due after this service's work; what is left at the deadline waits for later.
 
-        Only what this one has found: other tasks are not what is waited for.
+        Only what this one has found: other tasks are not what is waited for. Nothing, if this
+        process leaves maintenance to others.
         """
+        if not self._most():
+            return
 
         def is_late() -> bool:
             return deadline is not None and time.monotonic() >= deadline
