@@ -571,13 +571,24 @@ class Lake(Closing):
         the jobs that still fail, after the others are fresh. `timeout` is in seconds.
         """
         tenant = self._runtime.tenant
-        self._run_some(lambda job: job.tenant == tenant, timeout)
+        self._run_some(lambda job: job.tenant == tenant, timeout, compacts=True)
 
-    def _run_some(self, wanted: Callable[[Job], bool], timeout: float | timedelta | None) -> None:
+    def _run_some(
+        self,
+        wanted: Callable[[Job], bool],
+        timeout: float | timedelta | None,
+        *,
+        compacts: bool = False,
+    ) -> None:
         check_outside("lake.run_until_fresh()")
         limit = seconds(timeout)
         service = UntilFresh(
-            self._runtime, self._heartbeat, wanted, upkept=self._upkept, seen=self._seen
+            self._runtime,
+            self._heartbeat,
+            wanted,
+            compacts=compacts,
+            upkept=self._upkept,
+            seen=self._seen,
         )
         with closing(service):
             self._services.append(service)

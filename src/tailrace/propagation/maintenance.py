@@ -364,11 +364,11 @@ class Maintenance:
 
     # --- for one who waits ------------------------------------------------------------------
 
-    def run(self, deadline: float | None = None) -> None:
+    def run(self, deadline: float | None = None, *, tables: bool = True) -> None:
         """Do what is due after this service's work; what is left at the deadline waits for later.
 
-        Only what this one has found: other tasks are not what is waited for. Nothing, if this
-        process leaves maintenance to others.
+        Only what this one has found: other tasks are not what is waited for; without `tables`, only
+        for its jobs. Nothing, if this process leaves maintenance to others.
         """
         if not self._most():
             return
@@ -377,7 +377,7 @@ class Maintenance:
             return deadline is not None and time.monotonic() >= deadline
 
         ids: set[int] = set()
-        for entered in self.monitor.look():
+        for entered in self.monitor.look(tables=tables):
             ids |= {task.id for task in entered.others}
             ids |= set() if entered.id is None else {entered.id}
         while ids and not is_late() and not self._stop.is_set():

@@ -63,13 +63,17 @@ class Monitor:
             with self._lock:
                 self._again.add(table_id)
 
-    def look(self) -> list[Entered]:
-        """Ask the producers about all that has changed, and enter what is due."""
+    def look(self, *, tables: bool = True) -> list[Entered]:
+        """Ask about all that has changed, or only about jobs, and enter what is due."""
+        again: set[int] = set()
         with self._lock:
-            again, moved = self._again, self._moved
-            self._again, self._moved = set(), {}
+            moved, self._moved = self._moved, {}
+            if tables:
+                again, self._again = self._again, again
+        seen, new = self.seen, list[NewTask]()
         try:
-            seen, new = self._of_tables(again)
+            if tables:
+                seen, new = self._of_tables(again)
             new += [tending(job.sources[0], job.id) for job in moved.values() if self._is_due(job)]
             entered = self._enter(new)
         except BaseException:  # the catalog is away: all of it is still to be looked at

@@ -36,10 +36,12 @@ class UntilFresh(Service):
         heartbeat: Heartbeat,
         wanted: Callable[[Job], bool],
         *,
+        compacts: bool = False,
         upkept: datetime | None = None,
         seen: int | None = None,
     ) -> None:
-        self._wanted = wanted
+        """`compacts`: also tables, at the end; who waits for one view does not wait for that."""
+        self._wanted, self._compacts = wanted, compacts
         self._failures: Counter[int] = Counter()  # by job, in a row
         self._own_faults: dict[int, str] = {}  # what was wrong with this node, by job
         super().__init__(runtime, heartbeat, eager=True, wanted=wanted, upkept=upkept, seen=seen)
@@ -79,7 +81,7 @@ class UntilFresh(Service):
                 rounds = outputs.longest_chain(connection)  # a job's first run may make it longer
             done += 1
         self.scheduler.close(stop=False)
-        self.maintenance.run(deadline)
+        self.maintenance.run(deadline, tables=self._compacts)
         failed = self._behind(target, broken=True)
         if failed:
             shown = "; ".join(self._describe(job) for job in failed[:5])
