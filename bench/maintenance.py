@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -57,7 +58,7 @@ class Shop:
             {
                 "id": number,
                 "customer": f"customer {number % 500}",
-                "amount": random.randrange(10_000) / 100,
+                "amount": Decimal(random.randrange(10_000)) / 100,
                 "note": " ".join(random.choices(WORDS, k=4)),
             }
             for number in random.sample(range(KEYS), ROWS)
