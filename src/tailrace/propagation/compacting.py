@@ -39,7 +39,8 @@ _ROUNDS = 10
 class _Compacting:
     """Rewrites some files of a table."""
 
-    name, priority, keeps_history = "compact", 30, True
+    # As urgent as the care of indexes: the older of the two goes first, and neither starves.
+    name, priority, keeps_history = "compact", 20, True
 
     def run(self, context: TaskContext) -> TaskResult:
         runtime, scope = context.runtime, context.task.scope
