@@ -66,8 +66,9 @@ def test_transfers_beside_compactions_lose_nothing(
         bank.make(lake)
         first = lake.snapshot
         context = children.context()
-        stop, told = context.Event(), context.Queue()
-        child = children.start(bank.compact_all, lake_args, stop, told)
+        began, stop, told = context.Event(), context.Event(), context.Queue()
+        child = children.start(bank.compact_all, lake_args, began, stop, told)
+        assert began.wait(timeout=60)
         reports = run(bank.transfer, lake_args, writers, transfers, timeout=60 + 6.0 * transfers)
         stop.set()
         compactor = told.get(timeout=60)

@@ -91,7 +91,7 @@ def _move(
             return
 
 
-def compact_all(args: LakeArgs, stop: Any, reports: Any) -> None:
+def compact_all(args: LakeArgs, began: Any, stop: Any, reports: Any) -> None:
     """Compact the tables of the bank over and over, until told to stop."""
     report = Report(worker=-1)
     try:
@@ -103,6 +103,7 @@ def compact_all(args: LakeArgs, stop: Any, reports: Any) -> None:
                         report.done.append(name)
                     except tailrace.ConflictError:
                         report.refused["ConflictError"] += 1
+                began.set()
     except Exception:  # noqa: BLE001  (told in the test)
         report.failed = traceback.format_exc()
     reports.put(report)
