@@ -168,7 +168,8 @@ def plan(runtime: Runtime, table: TableInfo, since: int, until: int, *, net: boo
         dead = NONE
         if net:
             dead = runtime.deletes.read(file.deletes).at(until)
-            dead = union([dead, gone.get(file.key, NONE)])
+            if file.key in gone:
+                dead = union([dead, gone[file.key]])
             if file.end is not None and file.end <= until and not file.rewritten:
                 continue
         if len(dead) < file.rows:
