@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tailrace
+from tailrace.store import changes
 from tests.support import duck
 from tests.support.compaction import compact
 from tests.support.rows import bag
@@ -130,3 +131,13 @@ def test_row_ids_go_on_where_they_were(lake: tailrace.Lake, table: tailrace.Tabl
     compact(lake, "t")
     feed = table._feed(before, lake.snapshot, net=True)
     assert [(delta.change, delta.rows.rows) for delta in feed.deltas] == [("delete", 1)]
+
+
+def test_rows_that_only_moved_are_no_difference(lake: tailrace.Lake, table: tailrace.Table) -> None:
+    before = lake.snapshot
+    table.append([{"id": 30, "v": "new"}])
+    compact(lake, "t")
+    table.delete([{"id": 2}])
+    found = changes.difference(lake.runtime, table._scan(before), table._scan(None))
+    rows = changes.to_arrow(lake.runtime, found).select(["_change", "id"]).to_pylist()
+    assert sorted((row["_change"], row["id"]) for row in rows) == [("delete", 2), ("insert", 30)]
