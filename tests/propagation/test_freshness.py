@@ -81,6 +81,24 @@ def test_deletes_that_share_a_file_hold_the_watermark_back(lake_args: LakeArgs) 
         assert doors(lake) == {"follow": (reached, False)}
 
 
+def test_deletes_that_a_compaction_takes_over_hold_no_watermark_back(lake_args: LakeArgs) -> None:
+    with lake_args.connect() as lake:
+        table = lake.create_table("orders", {"id": "int"})
+        table.append([{"id": n} for n in range(5)])
+        lake.jobs.register("orders", "follow", FOLLOW)
+        lake.run_until_fresh()
+
+        def delete_and_follow() -> None:
+            table.delete("id = 0")
+            lake.run_until_fresh()
+
+        compact(lake, "orders", meanwhile=delete_and_follow)
+        reached = lake.snapshot
+        assert doors(lake) == {"follow": (reached, True)}
+        table.append([{"id": 7}])
+        assert doors(lake) == {"follow": (reached, False)}
+
+
 def test_a_job_whose_source_was_dropped_is_not_fresh(lake_args: LakeArgs) -> None:
     with lake_args.connect() as lake:
         lake.create_table("orders", {"id": "int"}).append([{"id": 1}])
