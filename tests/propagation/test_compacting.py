@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
 import tailrace
+from tailrace.catalog import ducklake as dl
 from tailrace.propagation import compacting
 from tests.support import duck
 from tests.support.process import wait_until
@@ -132,3 +135,17 @@ def test_only_tables_that_may_be_worth_it_are_looked_at(sqlite_lake: tailrace.La
     tasks = list(compacting.due(lake.runtime, ids))
     assert looked_at == ["t"]
     assert [task.scope.table for task in tasks] == [lake.table("t").info.id]
+
+
+def test_a_purge_takes_the_files_of_before_though_no_row_has_changed(lake_args: LakeArgs) -> None:
+    with lake_args.connect() as lake:
+        lake.configure(snapshot_retention=timedelta(0))
+        rows = make(lake)
+        lake.purge()
+        lake.maintain("t")
+        lake.create_table("other", COLUMNS)
+        lake.purge()
+        ended = sa.select(sa.func.count()).where(dl.data_file.c.end_snapshot.is_not(None))
+        with lake.runtime.database.read() as connection:
+            assert connection.execute(ended).scalar_one() == 0
+        assert bag(lake.table("t").to_arrow()) == rows
